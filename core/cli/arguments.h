@@ -82,6 +82,7 @@ struct Arguments {
   std::string period = "week";            // report --mail
   std::string eml_dir;                    // report --mail; "" = the mails are sent
   std::vector<std::string> users;         // report --mail; empty = all; otherwise `user` is the one
+  std::string account;                    // report --mail; "" = all
   bool here = false;                      // usage
   bool until_exit = false;                // usage
   std::string format;                     // import

@@ -132,7 +132,7 @@ void CommandDefinition::add_report() {
   CLI::Option* user =
       report
           .add_option("--user", into_.users,
-                      "Jobs of this user, by name or uid, most wasteful first; with --mail: a mail "
+                      "Jobs of this user, by name or uid, most wasteful first; with --mail: mails "
                       "to this user, and can be given several times")
           ->type_name("USER")
           ->allow_extra_args(false)
@@ -178,7 +178,8 @@ void CommandDefinition::add_report() {
   CLI::Option* mail = add_report_mail(report, user);
   report.parse_complete_callback([this, job, user, since, by, mail] {
     if (mail->count() > 0) {
-      if (user->count() == 0 && !into_.all) throw CLI::RequiredError("--mail: --all or --user");
+      if (user->count() == 0 && !into_.all && into_.account.empty())
+        throw CLI::RequiredError("--mail: --all, --user or --account");
       return;
     }
     if (job->count() + user->count() + since->count() + by->count() == 0)
@@ -191,8 +192,20 @@ void CommandDefinition::add_report() {
 CLI::Option* CommandDefinition::add_report_mail(CLI::App& report, CLI::Option* user) {
   CLI::Option* mail = report.add_flag("--mail", into_.mail,
                                       "Send each user what his jobs wasted in a week or a month, "
-                                      "once, if it is worth a mail (needs --all or --user)");
-  report.add_flag("--all", into_.all, "With --mail: all users")->needs(mail)->excludes(user);
+                                      "once, if it is worth a mail (needs --all, --user or "
+                                      "--account)");
+  CLI::Option* all = report.add_flag("--all", into_.all,
+                                     "With --mail: all users, coordinators and addresses of the "
+                                     "site");
+  all->needs(mail)->excludes(user);
+  report
+      .add_option("--account", into_.account,
+                  "With --mail: the coordinators of this account, about all accounts that they "
+                  "coordinate")
+      ->type_name("ACCOUNT")
+      ->needs(mail)
+      ->excludes(user)
+      ->excludes(all);
   report
       .add_option("--period", into_.period,
                   "With --mail: week or month, the last one that is over, or one such as 2026-W46 "

@@ -44,8 +44,9 @@ const std::vector<Section>& sections() {
             "import: some jobs of the tree could not be read; the others were imported. redact: "
             "a part of the archive was left alone. catalog rebuild: something is lost."},
            {"66",
-            "There is no such job, dead letter, file or tree. report --mail: no job of the period. "
-            "usage: this does not run in a job."},
+            "There is no such job, dead letter, file or tree. report --mail: no job of the period, "
+            "or "
+            "no coordinator of the account. usage: this does not run in a job."},
            {"69",
             "No daemon answers, a check failed for which run would still start, or run --once "
             "could not settle everything. usage: the job cannot be measured."},
@@ -172,7 +173,10 @@ const std::vector<ExitFact>& exit_facts() {
        "Something is lost, or damaged and left alone; each finding was printed."},
       {"66", {"diff", "history"}, "There is no such job, or no other run of it is known."},
       {"66", {"show"}, "There is no such job."},
-      {"66", {"report"}, "There is no such job; with --mail: no job that ended in the period."},
+      {"66",
+       {"report"},
+       "There is no such job; with --mail: no job that ended in the period, or no coordinator of "
+       "the account."},
       {"66", {kUsageCommand}, "This does not run in a job."},
       {"66",
        {"deadletters", "deadletters show", "deadletters retry", "deadletters discard"},
@@ -193,8 +197,8 @@ const std::vector<ExitFact>& exit_facts() {
       {"69", {"search", "diff", "history", "software"}, "No sink that was asked could answer."},
       {"69",
        {"report"},
-       "The archive cannot be read; with --mail also: a mail was refused, or could not be handed "
-       "over for a day."},
+       "The archive cannot be read; with --mail also: a mail was refused, could not be handed "
+       "over for a day, or the scheduler does not say who coordinates accounts."},
       {"69",
        {kUsageCommand},
        "Nothing here counts what the job uses, or no plugin that measures it."},

@@ -18,6 +18,7 @@
 #include "core/base/text.h"
 #include "core/base/time.h"
 #include "core/cli/common.h"
+#include "core/cli/coordinators.h"
 #include "core/cli/exit_codes.h"
 #include "core/cli/past_runs.h"
 #include "core/cli/report_archive.h"
@@ -50,6 +51,7 @@ using mail::Texts;
 
 // MailKey::kind
 constexpr const char* kUserMail = "user";
+constexpr const char* kCoordinatorMail = "coordinator";
 constexpr const char* kSiteMail = "site";          // its user is an address
 constexpr std::string_view kUserInUrl = "{user}";  // in page_url
 constexpr std::int64_t kDay = 86'400;
@@ -65,7 +67,8 @@ std::int64_t age(Timestamp time, Timestamp now) {
 }
 
 std::string name_of(const MailKey& key) {
-  return key.user + " on " + key.cluster + ", " + key.period;
+  const char* about = key.kind == kCoordinatorMail ? " about accounts" : "";
+  return key.user + about + " on " + key.cluster + ", " + key.period;
 }
 
 // The site's own sentences, beside the configuration.
@@ -140,6 +143,10 @@ class MailRun {
 
  private:
   bool is_dry() const noexcept { return !arguments_.eml_dir.empty(); }
+  // Not only of users, or the coordinators of an account, that were named.
+  bool is_for_all() const noexcept {
+    return arguments_.users.empty() && arguments_.account.empty();
+  }
   bool stopped() const { return signal_.token().stop_requested(); }
   Timestamp now() const { return system_clock().now(); }
   MailKey key_of(const char* kind, const Person& person) const {
@@ -151,8 +158,12 @@ class MailRun {
   int retry_waiting();
   bool gather_or_say(int& code);
   bool is_due(const MailKey& key);
-  void plan();
+  // Adds a mail to a user, unless there is a reason why there is none, which is counted or said.
+  void plan_for(const MailKey& key, const mail::Sum& sum, std::vector<std::string> examples);
+  void plan_for_users();
+  int plan_for_coordinators();
   void plan_for_site();
+  const Recipient& recipient(const std::string& login);
   bool read_examples();
   void find_secrets();
   int send_all();
@@ -171,10 +182,12 @@ class MailRun {
   const SignalStop signal_;
   std::optional<Ledger> ledger_;
   std::optional<Recipients> recipients_;
-  std::map<std::string, Texts> texts_;  // by language
+  std::map<std::string, Recipient> known_recipients_;  // by login
+  std::map<std::string, Texts> texts_;                 // by language
   UsagePlaces places_;
   UsageRecords* place_ = nullptr;  // the one that answered
   std::optional<UserSummaries> summaries_;
+  Coordinators coordinators_;
   std::vector<Planned> planned_;
   std::map<std::string, std::shared_ptr<const Event>> examples_;  // by key
   struct Secrets {
@@ -275,7 +288,35 @@ bool MailRun::is_due(const MailKey& key) {
   return false;
 }
 
-void MailRun::plan() {
+const Recipient& MailRun::recipient(const std::string& login) {
+  const auto known = known_recipients_.find(login);
+  if (known != known_recipients_.end()) return known->second;
+  const Recipient& found = known_recipients_.emplace(login, recipients_->find(login)).first->second;
+  const bool is_choice = found.why_not == mail::kOptedOut || found.why_not == mail::kNotOptedIn;
+  if (!found.detail.empty() && (!is_choice || !arguments_.users.empty())) {
+    console_.err << "scriptorium: no mail for " << printable(login) << ": " << found.why_not << ": "
+                 << printable(found.detail) << "\n";
+  }
+  return found;
+}
+
+void MailRun::plan_for(const MailKey& key, const mail::Sum& sum,
+                       std::vector<std::string> examples) {
+  if (sum.jobs < static_cast<std::uint64_t>(config_.min_jobs) ||
+      sum.wasted_core_hours() < config_.min_wasted_core_hours) {
+    ++counts_.skipped["below the thresholds"];
+    return;
+  }
+  if (!is_due(key)) return;
+  const Recipient& to = recipient(key.user);
+  if (to.address.empty()) {
+    ++counts_.skipped[to.why_not];
+    return;
+  }
+  planned_.push_back({key, to, std::move(examples)});
+}
+
+void MailRun::plan_for_users() {
   const auto& users = arguments_.users;
   const std::vector<Person> people = summaries_->people();
   for (const std::string& user : users) {
@@ -287,28 +328,30 @@ void MailRun::plan() {
     if (stopped()) return;
     if (!users.empty() && std::find(users.begin(), users.end(), person.second) == users.end())
       continue;
-    const auto skip = [&](const std::string& why) { ++counts_.skipped[why]; };
-    const mail::Sum& sum = summaries_->sum(person);
-    if (sum.jobs < static_cast<std::uint64_t>(config_.min_jobs) ||
-        sum.wasted_core_hours() < config_.min_wasted_core_hours) {
-      skip("below the thresholds");
-      continue;
-    }
-    const MailKey key = key_of(kUserMail, person);
-    if (!is_due(key)) continue;
-    Recipient recipient = recipients_->find(person.second);
-    if (recipient.address.empty()) {
-      skip(recipient.why_not);
-      const bool is_choice =
-          recipient.why_not == mail::kOptedOut || recipient.why_not == mail::kNotOptedIn;
-      if (!recipient.detail.empty() && (!is_choice || !users.empty())) {
-        console_.err << "scriptorium: no mail for " << printable(person.second) << ": "
-                     << recipient.why_not << ": " << printable(recipient.detail) << "\n";
-      }
-      continue;
-    }
-    planned_.push_back({key, std::move(recipient), summaries_->examples(person)});
+    plan_for(key_of(kUserMail, person), summaries_->sum(person), summaries_->examples(person));
   }
+}
+
+// Where the scheduler cannot be asked now, the others get theirs, and the next call tries it again.
+int MailRun::plan_for_coordinators() {
+  auto found = find_coordinators(arguments_.config_file, signal_.token());
+  if (!found) return fail(console_, found.error());
+  coordinators_ = *std::move(found);
+  const auto& users = arguments_.users;
+  bool is_known = arguments_.account.empty();
+  for (const auto& [person, accounts] : coordinators_) {
+    if (stopped()) return kExitGood;
+    if (!arguments_.account.empty() && !accounts.contains(arguments_.account)) continue;
+    is_known = true;
+    if (!users.empty() && std::find(users.begin(), users.end(), person.second) == users.end())
+      continue;
+    const mail::Summary summary = summaries_->of_accounts(person, accounts, false);
+    if (summary.now.jobs > 0) plan_for(key_of(kCoordinatorMail, person), summary.now, {});
+  }
+  if (is_known) return kExitGood;
+  return fail(console_,
+              "--account: no scheduler here has a coordinator of " + printable(arguments_.account),
+              kExitNoInput);
 }
 
 void MailRun::plan_for_site() {
@@ -364,9 +407,12 @@ void MailRun::find_secrets() {
 mail::Message MailRun::message_of(const Planned& planned) {
   const MailKey& key = planned.key;
   const Person person{key.cluster, key.user};
-  const bool is_site = key.kind == kSiteMail;
+  const bool is_own = key.kind == kUserMail;
   mail::Summary summary =
-      is_site ? summaries_->of_cluster(key.cluster) : summaries_->summary(person);
+      is_own ? summaries_->summary(person)
+      : key.kind == kSiteMail
+          ? summaries_->of_cluster(key.cluster)
+          : summaries_->of_accounts(person, coordinators_.at(person), config_.account_names);
   std::map<std::string, Example> examples;  // by key
   for (std::size_t i = 0; i < planned.examples.size(); ++i) {
     mail::CostlyFinding& finding = summary.findings[i];
@@ -384,7 +430,7 @@ mail::Message MailRun::message_of(const Planned& planned) {
     finding.directives = example.directives;
     finding.condition = example.condition;
   }
-  if (const auto found = secrets_.find(person); found != secrets_.end()) {
+  if (const auto found = secrets_.find(person); is_own && found != secrets_.end()) {
     summary.secret_jobs = found->second.jobs;
     summary.secret_examples = found->second.examples;
   }
@@ -392,7 +438,7 @@ mail::Message MailRun::message_of(const Planned& planned) {
   const std::string sender = *mail_address(config_.from);
   const std::string unsubscribe =
       config_.unsubscribe.empty() ? sender : *mail_address(config_.unsubscribe);
-  std::string page = is_site ? "" : report_.page_url;
+  std::string page = is_own ? report_.page_url : "";
   if (const std::size_t user = page.find(kUserInUrl); user != std::string::npos)
     page.replace(user, kUserInUrl.size(), key.user);
   mail::MailBody body =
@@ -448,7 +494,8 @@ int MailRun::hand_over(const MailKey& key, const std::string& recipient,
 
 int MailRun::write_eml(const Planned& planned) {
   const MailKey& key = planned.key;
-  const std::string name = key.user + "-" + key.period + "-" + key.cluster;
+  const char* about = key.kind == kCoordinatorMail ? "-accounts" : "";
+  const std::string name = key.user + about + "-" + key.period + "-" + key.cluster;
   const bool is_plain = name.find('/') == std::string::npos && printable(name) == name;
   const std::string path = arguments_.eml_dir + "/" + (is_plain ? name : key.id()) + ".eml";
   const auto written = replace_file(path, mail::message_text(message_of(planned)), 0600);
@@ -538,8 +585,7 @@ int MailRun::finish() {
 int MailRun::run() {
   int code = kExitGood;
   if (!open_or_say(code)) return code;
-  const bool is_for_all = arguments_.users.empty();
-  if (!is_dry() && is_for_all && !arguments_.resend) {
+  if (!is_dry() && is_for_all() && !arguments_.resend) {
     if (code = retry_waiting(); code != kExitGood) return code;
     if (ledger_->is_done(kUserMail, period_.name())) return finish();
   }
@@ -549,16 +595,18 @@ int MailRun::run() {
     return fail(console_, "no job that ended in " + period_.name() + " is in the archive",
                 kExitNoInput);
   }
-  plan();
-  if (is_for_all && !stopped()) plan_for_site();
+  if (arguments_.account.empty()) plan_for_users();
+  const int asked = plan_for_coordinators();
+  if (is_for_all() && !stopped()) plan_for_site();
   if (!read_examples()) return kExitUnavailable;
   if (!planned_.empty()) find_secrets();
   if (code = send_all(); code != kExitGood) return code;
-  if (!is_dry() && is_for_all && !arguments_.resend) {
+  if (!is_dry() && is_for_all() && !arguments_.resend && asked == kExitGood) {
     if (auto done = ledger_->done(kUserMail, period_.name(), now()); !done)
       return fail(console_, done.error());
   }
-  return finish();
+  code = finish();
+  return code == kExitGood ? asked : code;
 }
 
 }  // namespace

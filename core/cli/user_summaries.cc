@@ -8,7 +8,17 @@ namespace scriptorium::cli {
 namespace {
 
 constexpr std::size_t kMostFindings = 3;
-constexpr std::size_t kMostAccounts = 10;
+constexpr std::size_t kMostParts = 10;
+
+std::vector<mail::Part> most_wasteful(const std::map<std::string, mail::Sum>& sums) {
+  std::vector<mail::Part> parts;
+  for (const auto& [name, sum] : sums) parts.push_back({name, sum});
+  std::stable_sort(parts.begin(), parts.end(), [](const mail::Part& a, const mail::Part& b) {
+    return a.sum.wasted_core_hours() > b.sum.wasted_core_hours();
+  });
+  parts.resize(std::min(parts.size(), kMostParts));
+  return parts;
+}
 
 }  // namespace
 
@@ -17,8 +27,12 @@ void UserSummaries::add(const JobRun& run) {
   ClusterFigures& cluster = clusters_[run.cluster];
   add_to(cluster, run);
   if (run.ended_at >= period_.from) add_run(cluster.accounts[run.account.value_or("")], run);
-  if (run.verified && !run.user.value_or("").empty())
-    add_to(people_[{run.cluster, *run.user}], run);
+  if (!run.verified || run.user.value_or("").empty()) return;
+  add_to(people_[{run.cluster, *run.user}], run);
+  if (run.account.value_or("").empty()) return;
+  AccountFigures& account = accounts_[{run.cluster, *run.account}];
+  add_to(account, run);
+  if (run.ended_at >= period_.from) add_run(account.users[*run.user], run);
 }
 
 void UserSummaries::add_to(Figures& figures, const JobRun& run) const {
@@ -59,7 +73,8 @@ std::vector<UserSummaries::Costly> UserSummaries::most_costly(const Figures& fig
 
 mail::Summary UserSummaries::summary_of(const std::string& cluster, const std::string& user,
                                         const Figures& figures) const {
-  mail::Summary summary{.cluster = cluster,
+  mail::Summary summary{.audience = mail::Audience::kUser,
+                        .cluster = cluster,
                         .user = user,
                         .period = period_,
                         .now = figures.now,
@@ -87,12 +102,32 @@ std::vector<std::string> UserSummaries::clusters() const {
 mail::Summary UserSummaries::of_cluster(const std::string& cluster) const {
   const ClusterFigures& figures = clusters_.at(cluster);
   mail::Summary summary = summary_of(cluster, "", figures);
-  for (const auto& [account, sum] : figures.accounts) summary.accounts.push_back({account, sum});
-  std::stable_sort(summary.accounts.begin(), summary.accounts.end(),
-                   [](const mail::Part& a, const mail::Part& b) {
-                     return a.sum.wasted_core_hours() > b.sum.wasted_core_hours();
-                   });
-  summary.accounts.resize(std::min(summary.accounts.size(), kMostAccounts));
+  summary.audience = mail::Audience::kStaff;
+  summary.accounts = most_wasteful(figures.accounts);
+  return summary;
+}
+
+mail::Summary UserSummaries::of_accounts(const Person& coordinator,
+                                         const std::set<std::string>& accounts,
+                                         bool with_users) const {
+  Figures all;
+  std::map<std::string, mail::Sum> of_accounts;
+  std::map<std::string, mail::Sum> of_users;
+  for (const std::string& name : accounts) {
+    const auto found = accounts_.find({coordinator.first, name});
+    if (found == accounts_.end()) continue;
+    const AccountFigures& account = found->second;
+    all.now += account.now;
+    all.before += account.before;
+    all.unmeasured += account.unmeasured;
+    for (const auto& [id, finding] : account.findings) all.findings[id].sum += finding.sum;
+    if (account.now.jobs > 0) of_accounts[name] = account.now;
+    for (const auto& [user, sum] : account.users) of_users[user] += sum;
+  }
+  mail::Summary summary = summary_of(coordinator.first, coordinator.second, all);
+  summary.audience = mail::Audience::kCoordinator;
+  summary.accounts = most_wasteful(of_accounts);
+  if (with_users) summary.users = most_wasteful(of_users);
   return summary;
 }
 

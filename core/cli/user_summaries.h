@@ -16,9 +16,10 @@ namespace scriptorium::cli {
 // A cluster and a user.
 using Person = std::pair<std::string, std::string>;
 
-// What the jobs of each user on each cluster had and wasted in a period, and those of each cluster,
-// from their runs. For a user count only jobs whose owner the scheduler confirmed, for a cluster
-// all of them. Memory: grows with the users, not with the runs. Pure.
+// What the jobs of each user on each cluster had and wasted in a period, those of each account, and
+// those of each cluster, from their runs. For a user and an account count only jobs whose owner the
+// scheduler confirmed, for a cluster all of them. Memory: grows with the users, not with the runs.
+// Pure.
 class UserSummaries {
  public:
   explicit UserSummaries(mail::CalendarPeriod period) : period_(period) {}
@@ -34,6 +35,9 @@ class UserSummaries {
   // Those with jobs in the period.
   std::vector<std::string> clusters() const;
   mail::Summary of_cluster(const std::string& cluster) const;
+  // Of the accounts that the person coordinates; without examples.
+  mail::Summary of_accounts(const Person& coordinator, const std::set<std::string>& accounts,
+                            bool with_users) const;
   // JobRun::key of the most wasteful run of each finding of the person's summary.
   std::vector<std::string> examples(const Person& person) const;
 
@@ -52,6 +56,9 @@ class UserSummaries {
   struct ClusterFigures : Figures {
     std::map<std::string, mail::Sum> accounts;
   };
+  struct AccountFigures : Figures {
+    std::map<std::string, mail::Sum> users;
+  };
   void add_to(Figures& figures, const JobRun& run) const;
   mail::Summary summary_of(const std::string& cluster, const std::string& user,
                            const Figures& figures) const;
@@ -60,6 +67,7 @@ class UserSummaries {
 
   mail::CalendarPeriod period_;
   std::map<Person, Figures> people_;
+  std::map<std::pair<std::string, std::string>, AccountFigures> accounts_;  // cluster, account
   std::map<std::string, ClusterFigures> clusters_;
 };
 

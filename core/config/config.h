@@ -95,6 +95,7 @@ struct MailConfig {
   std::string language = "en";
   std::string languages;          // file with "login language" lines; "" = none
   std::vector<std::string> site;  // addresses that get a mail about all jobs
+  bool account_names = false;     // coordinators of an account read who wasted what
 
   // What the last `report --mail` did, and which mails wait or may be lost: a JSON object that
   // everybody may read, for the daemon's status.

@@ -380,6 +380,8 @@ const Schema<MailConfig>& mail_schema() {
       checked(option("site", &MailConfig::site,
                      "addresses that get a mail about all jobs, with the most wasteful accounts"),
               kAddressRule, &MailConfig::site, address_problem),
+      option("account_names", &MailConfig::account_names,
+             "the mails to coordinators of accounts name the users who wasted most"),
   };
   return schema;
 }

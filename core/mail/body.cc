@@ -109,13 +109,22 @@ bool is_job_id(std::string_view id) {
 
 // ---- what a mail says
 
+// The sentence for those who get the mail.
+std::string key_for(Audience audience, const std::string& key) {
+  switch (audience) {
+    case Audience::kUser: return key;
+    case Audience::kCoordinator: return "coordinator_" + key;
+    case Audience::kStaff: return "site_" + key;
+  }
+  return key;
+}
+
 std::string subject_of(const Summary& summary, const Texts& texts) {
   const Hours cores = core_hours(summary.now, texts);
   const Hours gpus = gpu_hours(summary.now, texts);
-  const bool is_site = summary.user.empty();
   return texts.text(
-      (is_site ? "site_" : "") + std::string("subject") + (gpus.seconds > 0 ? "_gpu" : ""),
-      {{"cluster", is_site ? name_text(summary.cluster) : ""},
+      key_for(summary.audience, "subject") + (gpus.seconds > 0 ? "_gpu" : ""),
+      {{"cluster", summary.audience == Audience::kUser ? "" : name_text(summary.cluster)},
        {"when", when_text(summary.period, false, texts)},
        {"unused", hours_text(cores.unused_seconds, texts)},
        {"had", hours_text(cores.seconds, texts)},
@@ -177,7 +186,7 @@ std::string trend_text(const Hours& now, const Hours& before, const std::string&
 std::string trends_text(const Summary& summary, const Texts& texts) {
   const std::string when = before_text(summary.period, texts);
   if (summary.before.jobs == 0)
-    return texts.text(summary.user.empty() ? "site_trend_none" : "trend_none", {{"before", when}});
+    return texts.text(key_for(summary.audience, "trend_none"), {{"before", when}});
   std::string text;
   for (const auto hours_of : {core_hours, gpu_hours}) {
     const Hours now = hours_of(summary.now, texts);
@@ -237,18 +246,18 @@ void add_finding(const CostlyFinding& finding, const Texts& texts, std::vector<B
   }
 }
 
-void add_accounts(const std::vector<Part>& accounts, const Texts& texts,
-                  std::vector<Block>& blocks) {
-  blocks.push_back({.kind = Block::Kind::kTitle, .text = texts.text("accounts_title")});
-  for (const Part& account : accounts) {
-    const Hours cores = core_hours(account.sum, texts);
-    const Hours gpus = gpu_hours(account.sum, texts);
+void add_parts(const char* title, const std::vector<Part>& parts, const Texts& texts,
+               std::vector<Block>& blocks) {
+  if (parts.empty()) return;
+  blocks.push_back({.kind = Block::Kind::kTitle, .text = texts.text(title)});
+  for (const Part& part : parts) {
+    const Hours cores = core_hours(part.sum, texts);
+    const Hours gpus = gpu_hours(part.sum, texts);
     blocks.push_back(
         {.kind = Block::Kind::kItem,
          .text = texts.counted(
-             "account", account.sum.jobs,
-             {{"account",
-               account.name.empty() ? texts.text("no_account") : name_text(account.name)},
+             "part", part.sum.jobs,
+             {{"name", part.name.empty() ? texts.text("no_account") : name_text(part.name)},
               {"unused", both(unused_text(cores, texts), unused_text(gpus, texts), texts)}})});
   }
 }
@@ -279,12 +288,11 @@ std::vector<Block> blocks_of(const Summary& summary, const Texts& texts, const M
   const Hours cores = core_hours(now, texts);
   const Hours gpus = gpu_hours(now, texts);
 
-  const bool is_site = summary.user.empty();
-
-  add(Kind::kParagraph, is_site ? texts.text("site_greeting")
-                                : texts.text("greeting", {{"user", name_text(summary.user)}}));
+  add(Kind::kParagraph, summary.user.empty()
+                            ? texts.text("site_greeting")
+                            : texts.text("greeting", {{"user", name_text(summary.user)}}));
   std::string ran =
-      texts.counted(is_site ? "site_ran" : "ran", now.jobs,
+      texts.counted(key_for(summary.audience, "ran"), now.jobs,
                     {{"cluster", cluster}, {"when", when_text(summary.period, true, texts)}});
   if (summary.unmeasured_jobs > 0)
     ran += " " + texts.counted("unmeasured", summary.unmeasured_jobs);
@@ -301,7 +309,8 @@ std::vector<Block> blocks_of(const Summary& summary, const Texts& texts, const M
     add(Kind::kTitle, texts.text("findings_title"));
     for (const CostlyFinding& finding : summary.findings) add_finding(finding, texts, blocks);
   }
-  if (!summary.accounts.empty()) add_accounts(summary.accounts, texts, blocks);
+  add_parts("accounts_title", summary.accounts, texts, blocks);
+  add_parts("users_title", summary.users, texts, blocks);
   if (summary.secret_jobs > 0) add_secrets(summary, texts, blocks);
 
   const bool is_link =
@@ -311,10 +320,9 @@ std::vector<Block> blocks_of(const Summary& summary, const Texts& texts, const M
     add(Kind::kLink, printable(links.page_url, links.page_url.size()));
   }
   add(Kind::kSmall, texts.text(gpus.seconds > 0 ? "core_and_gpu_hour" : "core_hour"));
-  if (is_site) {
-    add(Kind::kSmall, texts.text("site_stop"));
-    return blocks;
-  }
+  if (summary.audience != Audience::kUser)
+    add(Kind::kSmall, texts.text(key_for(summary.audience, "stop"), {{"cluster", cluster}}));
+  if (summary.audience == Audience::kStaff) return blocks;
   add(Kind::kSmall, links.unsubscribe.empty()
                         ? texts.text("stop_by_command", {{"cluster", cluster}})
                         : texts.text("stop", {{"unsubscribe", printable(links.unsubscribe)},

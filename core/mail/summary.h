@@ -19,6 +19,7 @@ struct Sum {
   std::uint64_t gpu_seconds = 0;
   std::uint64_t unused_gpu_seconds = 0;
 
+  Sum& operator+=(const Sum& other) noexcept;
   double wasted_core_hours() const noexcept;  // with those of the GPUs
 };
 
@@ -35,21 +36,30 @@ struct CostlyFinding {
 
 // A part of the jobs.
 struct Part {
-  std::string name;  // of an account; "" = none
+  std::string name;  // of an account ("" = none) or a user
   Sum sum;
 };
 
-// What a mail says: what the jobs of one user on one cluster used in a period, or for the site's
-// staff those of all users. Of what a job's owner wrote (names), any bytes may be in it.
+// Whose jobs a mail is about, and who gets it.
+enum class Audience {
+  kUser,         // one user's, for this user
+  kCoordinator,  // those of the accounts that a user coordinates, for this user
+  kStaff,        // all jobs, for the site's staff
+};
+
+// What a mail says: what jobs on one cluster used in a period. Of what a job's owner wrote (names),
+// any bytes may be in it.
 struct Summary {
+  Audience audience = Audience::kUser;
   std::string cluster;
-  std::string user;  // "" = all, for the staff
+  std::string user;  // who gets it; "" = the staff
   CalendarPeriod period;
   Sum now;
   Sum before;                           // of the period before; no jobs: nothing is said of a trend
   std::uint64_t unmeasured_jobs = 0;    // among now.jobs
   std::vector<CostlyFinding> findings;  // at most three, the most costly first
-  std::vector<Part> accounts;           // for the staff: at most ten, the most wasteful first
+  std::vector<Part> accounts;           // for the others: at most ten, the most wasteful first
+  std::vector<Part> users;              // as accounts; only for coordinators who may see users
   // Jobs submitted in the period of which redaction met a secret: how many, and some of their ids,
   // the newest first.
   std::uint64_t secret_jobs = 0;

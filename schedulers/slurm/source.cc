@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/base/number.h"
+#include "schedulers/slurm/coordinators.h"
 #include "schedulers/slurm/late.h"
 #include "schedulers/slurm/owner.h"
 #include "schedulers/slurm/parse.h"
@@ -91,6 +92,11 @@ std::vector<std::string> SlurmSource::kept_under(std::string_view job_id,
                                                  const std::stop_token& stop,
                                                  SteadyTime deadline) const {
   return ids_of_script(config_, job_id, stop, deadline);
+}
+
+Result<std::vector<AccountCoordinators>> SlurmSource::coordinators(const std::stop_token& stop,
+                                                                   SteadyTime deadline) const {
+  return ask_coordinators(config_, stop, deadline);
 }
 
 Result<void> SlurmSource::check_root(std::span<const std::string> names) const {

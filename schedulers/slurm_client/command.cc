@@ -53,7 +53,9 @@ bool says_unknown_job(std::string_view standard_error) noexcept {
 }
 
 bool says_no_accounting(std::string_view standard_error) noexcept {
-  return standard_error.find("accounting storage is disabled") != std::string_view::npos;
+  return standard_error.find("accounting storage is disabled") != std::string_view::npos ||
+         standard_error.find("not running a supported accounting_storage") !=
+             std::string_view::npos;
 }
 
 }  // namespace scriptorium::slurm_client

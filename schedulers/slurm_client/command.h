@@ -37,7 +37,7 @@ Result<std::string> new_guard();
 // True if squeue ended because the one job that it was asked for does not exist (any more). Of
 // several jobs, squeue leaves out those that it does not know.
 bool says_unknown_job(std::string_view standard_error) noexcept;
-// True if sacct ended because this Slurm keeps no account of its jobs.
+// True if sacct or sacctmgr ended because this Slurm keeps no account of its jobs.
 bool says_no_accounting(std::string_view standard_error) noexcept;
 
 }  // namespace scriptorium::slurm_client

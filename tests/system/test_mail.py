@@ -114,6 +114,7 @@ class Site:
 
     def __init__(self, work):
         self.work = work
+        self.slurm = None  # options of a source that knows coordinators
         self.tree = work / "tree"
         self.tree.mkdir()
         self.state = work / "mail"
@@ -125,13 +126,13 @@ class Site:
                    "state_dir": str(self.state), "min_wasted_core_hours": 1, "min_jobs": 1,
                    **options}
         self.config.write_text(harness.config_text(
-            self.work, sources={"slurm": None, "usage": {}}, sinks={"archive": {
+            self.work, sources={"slurm": self.slurm, "usage": {}}, sinks={"archive": {
                 "root": str(self.tree), "kinds": ["usage.*"], "layout": None,
                 "retry_max_ms": None, "acl": None}}) + "\n[report.mail]\n"
             + "".join(f"{key} = {harness.toml(value)}\n" for key, value in options.items()))
 
     def job(self, user, *, ended=IN_WEEK, cpus=16, hours=2, used=0.25, cluster="lab", name="relax",
-            findings=("cpu_low",), suggest=None, verified=True, gpu=None):
+            findings=("cpu_low",), suggest=None, verified=True, gpu=None, account="chem"):
         """A finished job; its id. `findings`: ids, or as an event has them."""
         number = next(self.numbers)
         end = datetime.datetime.fromisoformat(ended.replace("Z", "+00:00"))
@@ -148,7 +149,7 @@ class Site:
             "host": {"name": "ctl"}, "captured_at": utc(end), "time": utc(end),
             "user": {"name": user, "id": "1000", "verified": verified},
             "job": {"id": str(number), "name": name, "state": "COMPLETED", "partition": "batch",
-                    "account": "chem", "ended_at": utc(end)},
+                    "account": account, "ended_at": utc(end)},
             "usage": {"elapsed_seconds": hours * 3600, "started_at": began, "ended_at": utc(end),
                       "request": {"nodes": 1, "cpus": cpus},
                       "cpu": {"allocated": cpus, "time_seconds": hours * 3600 * cpus * used,
@@ -816,6 +817,135 @@ def test_a_user_can_make_a_dry_run_for_himself(site, users, work):
     refused = site.mail("--user", user.pw_name, "--dry-run", str(folder), cwd="/",
                         preexec_fn=harness.become_user(user))
     assert "1 not written: opted out" in refused.stdout
+
+
+# ---- coordinators of accounts --------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def accounting():
+    """A real Slurm with slurmdbd; science has the accounts chem and bio."""
+    with harness.running_slurm("--accounting", "--nodes", "1") as slurm:
+        for name, parent in (("science", "root"), ("chem", "science"), ("bio", "science"),
+                             ("law", "root")):
+            slurm.run("sacctmgr", "-i", "add", "account", name, f"parent={parent}", check=False)
+        yield slurm
+
+
+@pytest.fixture
+def coordinated(accounting, site, users):
+    """Jobs of all three users in two accounts and of one in a third; the first user coordinates
+    both, the second one of them."""
+    head, part = users[0].name, users[1].name
+    for account, user in (("science", head), ("chem", part)):
+        accounting.run("sacctmgr", "-i", "add", "user", user, f"account={account}")
+        accounting.run("sacctmgr", "-i", "add", "coordinator", f"account={account}",
+                       f"names={user}")
+    for hours_used, user in enumerate(users, 1):
+        site.job(user.name, account="chem", hours=hours_used)
+        site.job(user.name, account="bio", hours=10 * hours_used)
+    site.job(users[2].name, account="law", hours=1000)
+    site.job(users[2].name, account="chem", hours=1000, verified=False)
+    site.slurm = {"spool": str(accounting.state), "resolve": "slurmctld",
+                  "slurm_conf": str(accounting.conf)}
+    site.configure(site.recorder())
+    yield site
+    for user in (head, part):
+        accounting.run("sacctmgr", "-i", "delete", "user", user, check=False)
+
+
+def about_accounts(mails):
+    return [mail for mail in mails if mail["Subject"].startswith("Jobs of your accounts")]
+
+
+def accounts_figures(mail):
+    """Jobs and core hours had, and what is said of each account or user."""
+    words = words_of(mail)
+    ran = re.search(r"(\d+) jobs of the accounts that you coordinate on lab ended", words)
+    had = re.search(r"Reserved: (\S+) core hours", words)
+    return ran.group(1), had.group(1), dict(re.findall(r"- (\S+): (\d+|one) jobs?,", words))
+
+
+def test_coordinators_of_accounts_get_their_sums_once(coordinated, users):
+    result = coordinated.mail()
+    sent = coordinated.sent()
+    assert "5 mails sent" in result.stdout and result.stderr == ""
+    assert {name: len(mails) for name, mails in sent.items()} == {
+        users[0].name: 2, users[1].name: 2, users[2].name: 1}
+    [head] = about_accounts(sent[users[0].name])
+    [part] = about_accounts(sent[users[1].name])
+    rows = {row["account"]: row for row in json.loads(harness.scriptorium(
+        "report", "--by", "account", "--since", SINCE, "--until", UNTIL, "--json", "--config",
+        coordinated.config, env={"TZ": "UTC"}).stdout)["rows"]}
+    chem = 16 * (1 + 2 + 3)  # core hours, without those of the unverified job
+    assert rows["chem"]["core_seconds"] / 3600 == chem + 16 * 1000
+    assert accounts_figures(head) == ("6", str(chem + rows["bio"]["core_seconds"] // 3600),
+                                      {"bio": "3", "chem": "3"})
+    assert accounts_figures(part) == ("3", str(chem), {"chem": "3"})
+    for mail in (head, part):
+        for text in (text_of(mail), html_of(mail)):
+            assert "relax" not in text and "law" not in text
+            assert not any(user.name in text for user in users if user.name != mail["To"])
+        assert "Seen in" in text_of(mail) and "#SBATCH" not in text_of(mail)
+        assert "~/.scriptorium/no-mail" in text_of(mail)
+    assert len(set(ids_of(mail for mails in sent.values() for mail in mails))) == 5
+    coordinated.mail()
+    coordinated.mail("--account", "chem")
+    coordinated.mail("--user", users[0].name)
+    assert sum(len(mails) for mails in coordinated.sent().values()) == 5
+
+
+def test_coordinators_read_names_only_if_the_site_wants_it(coordinated, users):
+    coordinated.configure(coordinated.recorder(), account_names=True, language="de",
+                          languages=write(coordinated.work / "languages", f"{users[1].name} en\n"))
+    coordinated.mail("--account", "bio")
+    assert set(coordinated.sent()) == {users[0].name}
+    coordinated.mail("--account", "chem")
+    sent = coordinated.sent()
+    assert len(sent[users[0].name]) == len(sent[users[1].name]) == 1
+    words = words_of(sent[users[0].name][0])
+    assert "6 Jobs der Accounts, die Sie auf lab koordinieren" in words
+    listed = words[words.index("Personen, die am meisten ungenutzt ließen"):]
+    assert [name for name, _ in re.findall(r"- (\S+): (\d+) Jobs", listed)] == [
+        user.name for user in reversed(users)]
+    assert accounts_figures(sent[users[1].name][0])[2] == {
+        "chem": "3", **{user.name: "one" for user in users}}
+
+
+def test_who_coordinates_is_asked_again_if_accounting_did_not_answer(coordinated, accounting,
+                                                                    users, work):
+    failing = coordinated.program("sacctmgr", f"[ -e {work}/answers ] || {{",
+                                  "echo 'sacctmgr: error: Problem talking to the database' >&2",
+                                  "exit 1; }", f'exec {shutil.which("sacctmgr")} "$@"')
+    coordinated.slurm["squeue"] = str(failing.parent / "squeue")
+    coordinated.configure(coordinated.recorder())
+    first = coordinated.mail(code=EX_UNAVAILABLE)
+    assert "3 mails sent" in first.stdout
+    assert "slurm: sacctmgr: exit status 1: sacctmgr: error: Problem talking" in first.stderr
+    assert "Problem talking" in coordinated.mail("--account", "chem", code=EX_UNAVAILABLE).stderr
+    (work / "answers").touch()
+    assert "2 mails sent" in coordinated.mail().stdout
+    assert "everybody was considered before" in coordinated.mail().stdout
+    assert {user: len(about_accounts(mails)) for user, mails in coordinated.sent().items()} == {
+        users[0].name: 1, users[1].name: 1, users[2].name: 0}
+    unknown = coordinated.mail("--account", "law", code=harness.EX_NOINPUT)
+    assert "--account: no scheduler here has a coordinator of law" in unknown.stderr
+
+
+def test_a_coordinators_mail_that_may_be_lost_is_named_and_sent_again(coordinated, users):
+    users[0].put_in_home("no-mail")
+    killed = coordinated.program("killed", f'case "$*" in *{users[1].name}) ;; *) exit 0;; esac',
+                                 "grep -qx 'Subject: Jobs.*' && kill -9 $PPID", "exit 0")
+    coordinated.configure(killed)
+    call = subprocess.run(coordinated.command("--all"), capture_output=True, text=True,
+                          check=False, env={**os.environ, "TZ": "UTC"})
+    assert call.returncode == -signal.SIGKILL
+    coordinated.configure(coordinated.recorder())
+    [lost] = coordinated.mail(code=EX_TEMPFAIL).stderr.splitlines()
+    assert lost == (f"scriptorium: may have got no mail: {users[1].name} about accounts on lab, "
+                    f"{WEEK}; to send it again: scriptorium report --mail --resend --user "
+                    f"{users[1].name} --period {WEEK}")
+    coordinated.mail("--resend", "--user", users[1].name)
+    assert list(coordinated.sent()) == [users[1].name]
+    assert len(about_accounts(coordinated.sent()[users[1].name])) == 1
 
 
 # ---- languages -----------------------------------------------------------------------------------

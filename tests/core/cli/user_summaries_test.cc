@@ -184,6 +184,58 @@ TEST_F(UserSummariesTest, TheTenMostWastefulAccounts) {
   EXPECT_EQ(accounts.back().name, "a2");
 }
 
+// "chem 2 jobs 8 hours"
+std::vector<std::string> parts_of(const std::vector<mail::Part>& parts) {
+  std::vector<std::string> texts;
+  for (const mail::Part& part : parts) {
+    texts.push_back(part.name + " " + std::to_string(part.sum.jobs) + " jobs " +
+                    std::to_string(part.sum.unused_core_seconds / 3600) + " hours");
+  }
+  return texts;
+}
+
+TEST_F(UserSummariesTest, OfAccountsTheirConfirmedJobs) {
+  const auto add = [&](const std::string& account, const std::string& user, std::uint64_t unused) {
+    JobRun run = a_run(10, unused, {"cpu_low"});
+    run.account = account;
+    run.user = user;
+    summaries_.add(run);
+    return run;
+  };
+  add("chem", "alice", 1);
+  add("chem", "bob", 2);
+  add("org", "bob", 4);
+  JobRun run = add("bio", "bob", 8);
+  run.account = "chem";
+  run.verified = false;  // may be of anybody
+  summaries_.add(run);
+  run.verified = true;
+  run.cluster = "old";
+  summaries_.add(run);
+  run.cluster = "lab";
+  run.ended_at = kW46.before;
+  summaries_.add(run);
+  run.account.reset();
+  summaries_.add(run);
+
+  const Person prof{"lab", "prof"};
+  const mail::Summary both = summaries_.of_accounts(prof, {"chem", "org", "empty"}, true);
+  EXPECT_EQ(both.audience, mail::Audience::kCoordinator);
+  EXPECT_EQ(both.user, "prof");
+  EXPECT_EQ(both.now.jobs, 3U);
+  EXPECT_EQ(both.now.core_seconds / 3600, 30U);
+  EXPECT_EQ(both.now.unused_core_seconds / 3600, 1U + 2U + 4U);
+  EXPECT_EQ(both.before.jobs, 1U);
+  ASSERT_EQ(both.findings.size(), 1U);
+  EXPECT_EQ(both.findings[0].sum.jobs, 3U);
+  EXPECT_EQ(both.findings[0].sum.unused_core_seconds / 3600, 1U + 2U + 4U);
+  EXPECT_THAT(parts_of(both.accounts), ElementsAre("org 1 jobs 4 hours", "chem 2 jobs 3 hours"));
+  EXPECT_THAT(parts_of(both.users), ElementsAre("bob 2 jobs 6 hours", "alice 1 jobs 1 hours"));
+  EXPECT_THAT(summaries_.of_accounts(prof, {"chem"}, false).users, IsEmpty());
+  EXPECT_EQ(summaries_.of_accounts({"old", "prof"}, {"chem"}, true).now.jobs, 1U);
+  EXPECT_EQ(summaries_.of_accounts(prof, {"empty"}, true).now.jobs, 0U);
+}
+
 TEST_F(UserSummariesTest, AUserWithoutANameIsNobody) {
   JobRun run = a_run(10, 5);
   run.user = "";

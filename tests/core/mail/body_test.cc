@@ -157,6 +157,14 @@ TEST_P(MailBodyLanguageTest, TheStaffsMailHasAccountsAndNobodysName) {
   for (const std::string& line : lines_of(body.text)) EXPECT_LE(columns(line), 72U) << line;
 }
 
+TEST_P(MailBodyLanguageTest, ACoordinatorsMailHasAccountsAndUsers) {
+  const MailBody body = body_of(test::coordinator_summary(), texts_in(GetParam()), {});
+  EXPECT_EQ("Subject: " + body.subject + "\n\n" + body.text,
+            expected_text("coordinator." + GetParam() + ".txt"));
+  EXPECT_EQ(html_problem(body.html), "");
+  for (const std::string& line : lines_of(body.text)) EXPECT_LE(columns(line), 72U) << line;
+}
+
 TEST_P(MailBodyLanguageTest, TheHtmlIsWellFormedAndLoadsNothing) {
   const MailBody body = body_in(GetParam());
   EXPECT_EQ(html_problem(body.html), "");

@@ -47,6 +47,7 @@ inline Summary rich_summary() {
 // The mail to the staff about the same jobs.
 inline Summary site_summary() {
   Summary summary = rich_summary();
+  summary.audience = Audience::kStaff;
   summary.user.clear();
   summary.secret_jobs = 0;
   for (CostlyFinding& finding : summary.findings) {
@@ -57,6 +58,18 @@ inline Summary site_summary() {
       {"chem", {.jobs = 30, .core_seconds = 500 * kHour, .unused_core_seconds = 315 * kHour}},
       {"<bio>\n\u202E", {.jobs = 1, .gpu_seconds = 40 * kHour, .unused_gpu_seconds = 28 * kHour}},
       {"", {.jobs = 6, .core_seconds = 12 * kHour, .unused_core_seconds = 5 * kHour}}};
+  return summary;
+}
+
+// A mail to a coordinator who may see users.
+inline Summary coordinator_summary() {
+  Summary summary = site_summary();
+  summary.audience = Audience::kCoordinator;
+  summary.user = "prof";
+  summary.accounts.resize(2);
+  summary.users = {
+      {"alice", {.jobs = 25, .core_seconds = 300 * kHour, .unused_core_seconds = 200 * kHour}},
+      {"<bob>\n", {.jobs = 1, .gpu_seconds = 40 * kHour, .unused_gpu_seconds = 28 * kHour}}};
   return summary;
 }
 

@@ -17,7 +17,7 @@
 namespace scriptorium {
 namespace {
 
-static_assert(kPluginAbiVersion == 11,
+static_assert(kPluginAbiVersion == 12,
               "the version was raised: check the numbers below, then this one");
 
 constexpr const char* kRemedy =
@@ -328,6 +328,7 @@ TEST_F(AbiLayoutTest, VirtualFunctionsKeepTheirPlaces) {
   EXPECT_SLOT(SpoolAdapter, make_number_resolver, 13);
   EXPECT_SLOT(SpoolAdapter, compare_with_scheduler, 14);
   EXPECT_SLOT(SpoolAdapter, kept_under, 15);
+  EXPECT_SLOT(SpoolAdapter, coordinators, 16);
   EXPECT_SLOT(OwnerResolver, min_interval, 2);
   EXPECT_SLOT(OwnerResolver, load, 3);
   EXPECT_SLOT(OwnerResolver, resolve, 4);
