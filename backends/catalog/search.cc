@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/catalog/coordinators.h"
 #include "backends/catalog/runs.h"
 #include "backends/catalog/search_collector.h"
 #include "backends/catalog/search_facets.h"
@@ -449,6 +450,11 @@ class CatalogSearch final : public Searchable {
   Result<std::vector<std::string>> runs(const RunRequest& request,
                                         const std::function<void(const JobRun&)>& use) override {
     return read_runs(pool_, request, use);
+  }
+
+  Result<std::vector<CoordinatorList>> coordinators() override { return read_coordinators(root_); }
+  Result<void> keep_coordinators(const CoordinatorList& list) override {
+    return catalog::keep_coordinators(root_, list);
   }
 
  private:

@@ -30,4 +30,12 @@ Result<std::vector<std::string>> Searchable::runs(
   return Error{ErrorKind::kInvalidConfig, "this sink has no sums of jobs"};
 }
 
+Result<std::vector<CoordinatorList>> Searchable::coordinators() {
+  return Error{ErrorKind::kInvalidConfig, "this sink keeps no coordinators of accounts"};
+}
+
+Result<void> Searchable::keep_coordinators(const CoordinatorList& /*list*/) {
+  return Error{ErrorKind::kInvalidConfig, "this sink keeps no coordinators of accounts"};
+}
+
 }  // namespace scriptorium

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/api/coordinators.h"
 #include "core/api/event.h"
 #include "core/api/query.h"
 #include "core/base/result.h"
@@ -143,6 +144,13 @@ class Searchable {
   // could not be read. kInvalidConfig: this store has no runs but those in its events.
   virtual Result<std::vector<std::string>> runs(const RunRequest& request,
                                                 const std::function<void(const JobRun&)>& use);
+
+  // Who coordinates which accounts, for Visibility::accounts: of each cluster the list that the
+  // daemon brought last. kInvalidConfig: this store keeps none.
+  virtual Result<std::vector<CoordinatorList>> coordinators();
+  // Replaces that of the list's cluster. The daemon calls it each hour, where coordinators() does
+  // not say kInvalidConfig.
+  virtual Result<void> keep_coordinators(const CoordinatorList& list);
 };
 
 }  // namespace scriptorium

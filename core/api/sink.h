@@ -35,9 +35,10 @@ struct StoredJob {
 //
 // Threads: start(), deliver() and stop() are called by threads of this sink, which may hang in them
 // without harm to anybody else: start() until it succeeds, then deliver() by one thread at a time,
-// or by `workers` threads at once where that option is above 1, at last stop(). status_json() comes
-// from any thread, beside all of them; the other calls come before start(). If deliver() throws,
-// unsettled deliveries are retried; an event for which it throws three times becomes a dead letter.
+// or by `workers` threads at once where that option is above 1, at last stop(). status_json() and
+// searchable() come from any thread, beside all of them; the other calls come before start(). If
+// deliver() throws, unsettled deliveries are retried; an event for which it throws three times
+// becomes a dead letter.
 class Sink {
  public:
   Sink() = default;

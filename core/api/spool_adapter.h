@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/api/coordinators.h"
 #include "core/api/event.h"
 #include "core/api/logger.h"
 #include "core/api/plugin_context.h"
@@ -205,12 +206,6 @@ class NumberResolver {
                                                                 SteadyTime deadline) = 0;
 };
 
-// Users who answer for all jobs of an account, as the scheduler's administrators have it.
-struct AccountCoordinators {
-  std::string account;
-  std::vector<std::string> users;  // logins; also those of the accounts above this one
-};
-
 // A scheduler that leaves its jobs in a spool directory: pure functions that determine which files
 // belong to which job, when they are complete and which event they become. Core does all watching,
 // reading and counting.
@@ -284,14 +279,14 @@ class SpoolAdapter {
     static_cast<void>(deadline);
     return {};
   }
-  // The accounts that have coordinators; none where this scheduler knows no such users, or the
-  // configuration forbids to ask it. kTransient: it cannot be asked now. Must return soon after
-  // `stop`, and by `deadline` in any case.
-  virtual Result<std::vector<AccountCoordinators>> coordinators(const std::stop_token& stop,
-                                                                SteadyTime deadline) const {
+  // The accounts that have coordinators. kTransient: the scheduler cannot be asked now. Called by a
+  // thread of its own, beside all others. Must return soon after `stop`, and by `deadline` in any
+  // case.
+  virtual Result<KnownCoordinators> coordinators(const std::stop_token& stop,
+                                                 SteadyTime deadline) const {
     static_cast<void>(stop);
     static_cast<void>(deadline);
-    return std::vector<AccountCoordinators>{};
+    return KnownCoordinators{};
   }
 };
 

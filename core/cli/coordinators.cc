@@ -33,7 +33,8 @@ Result<Coordinators> find_coordinators(const std::string& config_file,
     if (!adapter) return adapter.error();
     const auto accounts = (*adapter)->coordinators(stop, deadline);
     if (!accounts) return accounts.error().with_context(source.instance.name);
-    for (const AccountCoordinators& account : *accounts) {
+    if (!*accounts) continue;
+    for (const AccountCoordinators& account : **accounts) {
       for (const std::string& user : account.users)
         coordinators[{context.cluster, user}].insert(account.account);
     }

@@ -81,7 +81,7 @@ Result<void> Engine::start() {
   runtime_.emplace(Runtime{*journal_, log_, clock_, core().cluster,
                            core().host.empty() ? process::host_name() : core().host, once_,
                            privileges_.opener.get(), privileges_.executables.get(), crashes_.get(),
-                           &archives_, &claims_});
+                           &archives_, &claims_, [this] { return pipeline_->all_sinks(); }});
   pipeline_.emplace(*runtime_, archives_);
 
   if (auto made = pipeline_->make_sinks(setup_.sinks); !made) return made;

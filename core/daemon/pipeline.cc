@@ -258,6 +258,13 @@ void Pipeline::add_to(DaemonStatus& status) const {
   for (const auto& sink : sinks_) status.sinks.push_back(sink->status());
 }
 
+std::vector<std::shared_ptr<Sink>> Pipeline::all_sinks() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<Sink>> all;
+  for (const auto& sink : sinks_) all.push_back(sink->sink());
+  return all;
+}
+
 bool Pipeline::has_sink(const std::string& name) const {
   const std::lock_guard lock(mutex_);
   return find(sinks_, name) != sinks_.end();

@@ -19,7 +19,7 @@ namespace scriptorium {
 
 // The running sources and sinks of a daemon.
 // Owns:    them. Borrows the runtime and the archives for its life.
-// Threads: the main thread. From any: add_to(), has_sink(), owners_json().
+// Threads: the main thread. From any: add_to(), has_sink(), all_sinks(), owners_json().
 class Pipeline {
  public:
   Pipeline(const Runtime& runtime, Archives& archives) : runtime_(runtime), archives_(archives) {}
@@ -50,6 +50,7 @@ class Pipeline {
 
   void add_to(DaemonStatus& status) const;
   bool has_sink(const std::string& name) const;
+  std::vector<std::shared_ptr<Sink>> all_sinks() const;
   // The answer to `owners.status`, and with `ask_now` to `owners.retry`.
   std::string owners_json(bool ask_now) const;
 

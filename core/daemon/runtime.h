@@ -1,9 +1,13 @@
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "core/api/executables.h"
 #include "core/api/logger.h"
+#include "core/api/sink.h"
 #include "core/base/time.h"
 #include "core/capture/spool_opener.h"
 #include "core/delivery/archives.h"
@@ -27,6 +31,8 @@ struct Runtime {
   CrashRecord* crashes = nullptr;      // null: none can be kept
   const Archives* archives = nullptr;
   DirectoryClaims* claims = nullptr;  // null: only one sink runs at a time
+  // Those that run. From any thread.
+  std::function<std::vector<std::shared_ptr<Sink>>()> sinks = {};
 };
 
 }  // namespace scriptorium

@@ -83,6 +83,10 @@ Result<std::unique_ptr<SourceRun>> SourceRun::make(const LoadedSource& source,
 
 Result<void> SourceRun::make_spool_source(const SourceRun* running) {
   if (auto resolver = adapter_->make_resolver()) make_owner_stage(std::move(resolver));
+  if (!runtime_.once && runtime_.sinks) {
+    coordinators_ = std::make_unique<CoordinatorWatch>(
+        name_, runtime_.cluster, *adapter_, runtime_.sinks, runtime_.log, runtime_.clock);
+  }
   if (running != nullptr && captures_as(*running)) {
     change_.emplace(Change{capture_options(), adapter_->make_number_resolver()});
     return {};
@@ -181,6 +185,7 @@ void SourceRun::take_over(SourceRun& predecessor) {
 }
 
 void SourceRun::start() {
+  if (coordinators_ != nullptr) coordinators_->start();
   if (retry_ != nullptr) retry_->start();
   if (owners_ != nullptr) owners_->start();
   if (capture_ != nullptr) capture_->start();
@@ -191,9 +196,16 @@ bool SourceRun::stop(SteadyTime deadline) {
   if (capture_ != nullptr) capture_->stop();
   if (free_ != nullptr) free_->stop();
   if (owners_ != nullptr) owners_->stop();
-  if (retry_ == nullptr || retry_->stop(deadline)) return true;
-  [[maybe_unused]] const OwnerRetry* const left = retry_.release();  // its thread still uses it
-  return false;
+  bool stopped = true;
+  // A thread that hangs still uses what it belongs to.
+  const auto stop_or_leave = [&](auto& part) {
+    if (part == nullptr || part->stop(deadline)) return;
+    [[maybe_unused]] const auto* const left = part.release();
+    stopped = false;
+  };
+  stop_or_leave(retry_);
+  stop_or_leave(coordinators_);
+  return stopped;
 }
 
 std::size_t SourceRun::run_once(const std::stop_token& stop) {
@@ -207,6 +219,7 @@ bool SourceRun::owners_pending() const {
 }
 
 void SourceRun::rescan() {
+  if (coordinators_ != nullptr) coordinators_->ask_now();
   if (capture_ != nullptr) capture_->rescan();
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/capture/capture.h"
+#include "core/daemon/coordinator_watch.h"
 #include "core/daemon/free_run.h"
 #include "core/daemon/owner_retry.h"
 #include "core/daemon/owner_stage.h"
@@ -74,6 +75,7 @@ class SourceRun {
   std::optional<Change> change_;
   std::unique_ptr<OwnerRetry> retry_;  // owners_ calls it
   std::unique_ptr<OwnerStage> owners_;
+  std::unique_ptr<CoordinatorWatch> coordinators_;
   std::unique_ptr<FreeRun> free_;
 };
 

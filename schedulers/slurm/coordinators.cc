@@ -25,11 +25,10 @@ Result<std::vector<AccountCoordinators>> parse_coordinators(std::string_view ans
   return list;
 }
 
-Result<std::vector<AccountCoordinators>> ask_coordinators(const SlurmConfig& config,
-                                                          const std::stop_token& stop,
-                                                          SteadyTime deadline) {
+Result<KnownCoordinators> ask_coordinators(const SlurmConfig& config, const std::stop_token& stop,
+                                           SteadyTime deadline) {
   auto program = find_slurm_command(config, "sacctmgr");
-  if (!program || config.resolve == Resolve::kNone) return std::vector<AccountCoordinators>{};
+  if (!program || config.resolve == Resolve::kNone) return KnownCoordinators{};
   CommandRunner runner;
   const auto answer = runner.run(
       {.program = *std::move(program),
@@ -38,8 +37,12 @@ Result<std::vector<AccountCoordinators>> ask_coordinators(const SlurmConfig& con
        .input = {}},
       stop, deadline);
   if (!answer) return answer.error();
-  if (answer->status == 0) return parse_coordinators(answer->output);
-  if (slurm_client::says_no_accounting(answer->error)) return std::vector<AccountCoordinators>{};
+  if (answer->status == 0) {
+    auto list = parse_coordinators(answer->output);
+    if (!list) return list.error();
+    return KnownCoordinators{*std::move(list)};
+  }
+  if (slurm_client::says_no_accounting(answer->error)) return KnownCoordinators{};
   return exit_error("sacctmgr", *answer);
 }
 

@@ -17,9 +17,8 @@ namespace scriptorium::slurm {
 // "chem|alice,bob", a line each. kTransient, for the whole answer, if a line is not so.
 Result<std::vector<AccountCoordinators>> parse_coordinators(std::string_view answer);
 
-// None if this Slurm has no slurmdbd or this host no sacctmgr, or with resolve = "none".
-Result<std::vector<AccountCoordinators>> ask_coordinators(const SlurmConfig& config,
-                                                          const std::stop_token& stop,
-                                                          SteadyTime deadline);
+// Nothing if this Slurm has no slurmdbd or this host no sacctmgr, or with resolve = "none".
+Result<KnownCoordinators> ask_coordinators(const SlurmConfig& config, const std::stop_token& stop,
+                                           SteadyTime deadline);
 
 }  // namespace scriptorium::slurm

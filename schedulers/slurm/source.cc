@@ -94,8 +94,8 @@ std::vector<std::string> SlurmSource::kept_under(std::string_view job_id,
   return ids_of_script(config_, job_id, stop, deadline);
 }
 
-Result<std::vector<AccountCoordinators>> SlurmSource::coordinators(const std::stop_token& stop,
-                                                                   SteadyTime deadline) const {
+Result<KnownCoordinators> SlurmSource::coordinators(const std::stop_token& stop,
+                                                    SteadyTime deadline) const {
   return ask_coordinators(config_, stop, deadline);
 }
 

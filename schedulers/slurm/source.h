@@ -35,8 +35,8 @@ class SlurmSource final : public SpoolAdapter {
                                                SteadyTime deadline) const override;
   std::vector<std::string> kept_under(std::string_view job_id, const std::stop_token& stop,
                                       SteadyTime deadline) const override;
-  Result<std::vector<AccountCoordinators>> coordinators(const std::stop_token& stop,
-                                                        SteadyTime deadline) const override;
+  Result<KnownCoordinators> coordinators(const std::stop_token& stop,
+                                         SteadyTime deadline) const override;
 
  private:
   SlurmConfig config_;

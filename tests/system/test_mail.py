@@ -930,6 +930,20 @@ def test_who_coordinates_is_asked_again_if_accounting_did_not_answer(coordinated
     assert "--account: no scheduler here has a coordinator of law" in unknown.stderr
 
 
+def test_the_daemon_keeps_in_the_catalog_who_coordinates(coordinated, accounting, users,
+                                                         make_daemon, work):
+    daemon = make_daemon(sources={"slurm": coordinated.slurm},
+                         sinks={"catalog": {"root": str(work / "catalog")}})
+    daemon.start()
+    file = work / "catalog" / "coordinators.json"
+    wait_for(file.exists, "the daemon has asked")
+    [(cluster, kept)] = json.loads(file.read_text()).items()
+    assert cluster == "lab"
+    assert kept["accounts"]["science"] == [users[0].name]
+    assert sorted(kept["accounts"]["chem"]) == [user.name for user in users[:2]]
+    assert "law" not in kept["accounts"]
+
+
 def test_a_coordinators_mail_that_may_be_lost_is_named_and_sent_again(coordinated, users):
     users[0].put_in_home("no-mail")
     killed = coordinated.program("killed", f'case "$*" in *{users[1].name}) ;; *) exit 0;; esac',

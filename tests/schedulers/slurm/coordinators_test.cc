@@ -27,6 +27,11 @@ std::string list_of(const Result<std::vector<AccountCoordinators>>& answer) {
   return text;
 }
 
+std::string list_of(const Result<KnownCoordinators>& answer) {
+  if (!answer) return answer.error().message();
+  return *answer ? list_of(Result<std::vector<AccountCoordinators>>(**answer)) : "nothing";
+}
+
 TEST(ParseCoordinatorsTest, AsSlurmPrintsThem) {
   // Of Slurm 22.05.8: games coordinates chem, of which org is a part.
   EXPECT_EQ(list_of(parse_coordinators("bio|\nchem|games\norg|daemon,games\nroot|\n")),
@@ -41,7 +46,7 @@ TEST(ParseCoordinatorsTest, AsSlurmPrintsThem) {
 
 class AskCoordinatorsTest : public CommandsFixture {
  protected:
-  Result<std::vector<AccountCoordinators>> ask(std::chrono::milliseconds most = test::kPatience) {
+  Result<KnownCoordinators> ask(std::chrono::milliseconds most = test::kPatience) {
     return ask_coordinators(config_, stop_.get_token(), std::chrono::steady_clock::now() + most);
   }
 };
@@ -49,19 +54,22 @@ class AskCoordinatorsTest : public CommandsFixture {
 TEST_F(AskCoordinatorsTest, AsksSacctmgrBesideSqueue) {
   set_program("sacctmgr", "[ \"$SLURM_CONF\" = /etc/slurm/test.conf ] && echo 'chem|alice,bob'");
   EXPECT_EQ(list_of(ask()), "chem: alice bob");
+  set_program("sacctmgr", "echo 'chem|'");
+  EXPECT_EQ(list_of(ask()), "") << "there may be some, and there are none";
   EXPECT_EQ(*read_file(directory_.path_to("sacctmgr.calls")),
+            "-n -P show accounts withcoord format=Account,Coordinators\n"
             "-n -P show accounts withcoord format=Account,Coordinators\n");
 }
 
 TEST_F(AskCoordinatorsTest, NoneWhereThereIsNothingToAsk) {
-  EXPECT_EQ(list_of(ask()), "") << "no sacctmgr";
+  EXPECT_EQ(list_of(ask()), "nothing") << "no sacctmgr";
   // Of Slurm 22.05.8, which ends with 1.
   set_program("sacctmgr",
               "echo 'You are not running a supported accounting_storage plugin' >&2; exit 1");
-  EXPECT_EQ(list_of(ask()), "");
+  EXPECT_EQ(list_of(ask()), "nothing");
   set_program("sacctmgr", "echo 'chem|alice'");
   config_.resolve = Resolve::kNone;
-  EXPECT_EQ(list_of(ask()), "");
+  EXPECT_EQ(list_of(ask()), "nothing");
 }
 
 TEST_F(AskCoordinatorsTest, AFailureIsNotAnEmptyAnswer) {
