@@ -18,7 +18,8 @@ endforeach()
 #   servers  a real Slurm, Kafka, OpenSearch, Elasticsearch or database; one of them at a time
 #   load     load, size, outages, power cuts, packages: what takes long or fills the machine
 set(SCRIPTORIUM_SERVER_TESTS
-    system_elasticsearch system_kafka system_kafka_cluster system_kafka_tickets system_mail system_opensearch
+    system_elasticsearch system_kafka system_kafka_cluster system_kafka_tickets system_mail
+    system_mail_programs system_opensearch
     system_opensearch_secure system_owners_later system_slurm system_slurm_late
     system_stalled_archive system_usage)
 set(SCRIPTORIUM_LOAD_TESTS

@@ -219,9 +219,10 @@ CLI::Option* CommandDefinition::add_report_mail(CLI::App& report, CLI::Option* u
                           ->type_name("DIR")
                           ->needs(mail);
   report
-      .add_flag("--resend", into_.resend,
-                "With --mail: only mails of that period that may have been lost, since an earlier "
-                "call was ended while the mail program had them")
+      .add_flag(
+          "--resend", into_.resend,
+          "With --mail: only mails of that period that were refused for good, or may have been "
+          "lost, since an earlier call was ended while the mail program had them")
       ->needs(mail)
       ->excludes(into);
   for (CLI::Option* other : report.get_options()) {

@@ -58,6 +58,9 @@ constexpr std::int64_t kDay = 86'400;
 constexpr std::int64_t kLateAfter = kDay;        // a mail that waits for longer is an error
 constexpr std::int64_t kRefuseAfter = 7 * kDay;  // and is given up after this
 constexpr std::int64_t kNamedFor = 30 * kDay;    // how long a mail that may be lost is named
+// A mail program that hangs (as Postfix does while its queue is read-only) would hold up each mail
+// for a minute, and each might be lost: no more are tried in one call.
+constexpr std::uint64_t kMostUndecided = 3;
 constexpr std::size_t kMostNames = 20;
 constexpr std::size_t kMostSecretExamples = 3;
 constexpr std::size_t kHitsOfAPage = 1000;
@@ -90,6 +93,7 @@ struct Counts {
   std::uint64_t sent = 0;
   std::uint64_t waiting = 0;
   std::uint64_t refused = 0;
+  std::uint64_t undecided = 0;
   std::map<std::string, std::uint64_t> skipped;  // why -> how many
 };
 
@@ -148,6 +152,7 @@ class MailRun {
     return arguments_.users.empty() && arguments_.account.empty();
   }
   bool stopped() const { return signal_.token().stop_requested(); }
+  bool has_given_up() const { return counts_.undecided >= kMostUndecided; }
   Timestamp now() const { return system_clock().now(); }
   MailKey key_of(const char* kind, const Person& person) const {
     return {.kind = kind, .cluster = person.first, .user = person.second, .period = period_.name()};
@@ -239,7 +244,7 @@ bool MailRun::open_or_say(int& code) {
 // Of any period.
 int MailRun::retry_waiting() {
   for (const auto& [key, entry] : ledger_->all(MailState::kWaiting)) {
-    if (stopped()) break;
+    if (stopped() || has_given_up()) break;
     if (age(entry.since, now()) > kRefuseAfter) {
       ++counts_.refused;
       if (auto given_up = ledger_->refused(key, "given up after a week: " + entry.reason, now());
@@ -279,7 +284,8 @@ bool MailRun::gather_or_say(int& code) {
 bool MailRun::is_due(const MailKey& key) {
   if (!ledger_) return true;
   const MailState state = ledger_->find(key).state;
-  if (arguments_.resend ? state == MailState::kClaimed : state == MailState::kNone) return true;
+  const bool is_unsent = state == MailState::kClaimed || state == MailState::kRefused;
+  if (arguments_.resend ? is_unsent : state == MailState::kNone) return true;
   ++counts_.skipped[arguments_.resend              ? "not lost"
                     : state == MailState::kTaken   ? "sent before"
                     : state == MailState::kWaiting ? "waiting"
@@ -482,7 +488,7 @@ int MailRun::hand_over(const MailKey& key, const std::string& recipient,
       ++counts_.refused;
       noted = ledger_->refused(key, result.reason, now());
       break;
-    case HandedOver::Kind::kUndecided: break;  // it stays claimed
+    case HandedOver::Kind::kUndecided: ++counts_.undecided; break;  // it stays claimed
   }
   FAULT_POINT("mail.noted");
   if (!result.reason.empty()) {
@@ -507,7 +513,7 @@ int MailRun::write_eml(const Planned& planned) {
 int MailRun::send_all() {
   std::size_t number = 0;
   for (const Planned& planned : planned_) {
-    if (stopped()) break;
+    if (stopped() || has_given_up()) break;
     ++number;
     if (console_.out_is_terminal)
       console_.err << "\r\033[K" << number << " of " << planned_.size() << " mails" << std::flush;
@@ -517,10 +523,10 @@ int MailRun::send_all() {
     if (code != kExitGood) return code;
   }
   if (console_.out_is_terminal && number > 0) console_.err << "\r\033[K" << std::flush;
-  if (!stopped()) return kExitGood;
-  console_.err << "scriptorium: stopped; " << count_of(planned_.size() - number, "mail")
-               << " not tried\n";
-  return kExitTryAgain;
+  if (!stopped() && !has_given_up()) return kExitGood;
+  console_.err << "scriptorium: " << (stopped() ? "stopped" : "the mail program does not answer")
+               << "; " << count_of(planned_.size() - number, "mail") << " not tried\n";
+  return stopped() ? kExitTryAgain : kExitGood;  // finish() names the users
 }
 
 // A call that found nothing to do leaves what the last one did.
@@ -601,7 +607,7 @@ int MailRun::run() {
   if (!read_examples()) return kExitUnavailable;
   if (!planned_.empty()) find_secrets();
   if (code = send_all(); code != kExitGood) return code;
-  if (!is_dry() && is_for_all() && !arguments_.resend && asked == kExitGood) {
+  if (!is_dry() && is_for_all() && !arguments_.resend && !has_given_up() && asked == kExitGood) {
     if (auto done = ledger_->done(kUserMail, period_.name(), now()); !done)
       return fail(console_, done.error());
   }

@@ -10,16 +10,20 @@ namespace {
 using Kind = HandedOver::Kind;
 
 // By sysexits.h. No meaning in 75 alone: Exim ends with 1 where a later try would succeed, and
-// msmtp with 69.
+// msmtp with 69. msmtp ends with 74 or 76 if its connection broke, perhaps after the server had
+// taken the mail.
 Kind kind_of(int status) {
   constexpr int kUsage = 64;
   constexpr int kDataError = 65;
   constexpr int kNoUser = 67;
   constexpr int kNoHost = 68;
+  constexpr int kIoError = 74;
+  constexpr int kProtocol = 76;
   constexpr int kSignals = 64;  // at most; CommandRunner gives 128 + signal
   if (status == 0) return Kind::kTaken;
   if (status == kUsage || status == kDataError || status == kNoUser || status == kNoHost)
     return Kind::kRefused;
+  if (status == kIoError || status == kProtocol) return Kind::kUndecided;
   return status > 128 && status <= 128 + kSignals ? Kind::kUndecided : Kind::kLater;
 }
 

@@ -14,7 +14,7 @@ struct HandedOver {
     kTaken,      // exit status 0: the mail program has it
     kLater,      // it did not start, or refused for now: try again
     kRefused,    // it will always refuse this recipient or message (64, 65, 67, 68)
-    kUndecided,  // it was killed or did not end in time: the mail program may have it
+    kUndecided,  // it was killed, did not end in time or lost a connection (74, 76): it may have it
   } kind = Kind::kTaken;
   // For people, one line: "sendmail: exit status 75: connection refused"; "" if taken.
   std::string reason;

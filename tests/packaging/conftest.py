@@ -145,11 +145,14 @@ class Root:
             assert len(found) == 1, f"{name}: {found}"
             shutil.copy(found[0], self.file("packages"))
             chosen.append(f"/packages/{found[0].name}")
+        self.apt_install(*chosen)
+        shutil.rmtree(self.file("packages"))
+
+    def apt_install(self, *names):
         # The root's lists may be older than the mirror's files.
         self.run("sh", "-c", 'install() { apt-get install -y --no-install-recommends -o '
                              'Dpkg::Use-Pty=0 "$@"; }; '
-                 'install "$@" || { apt-get update && install "$@"; }', "sh", *chosen)
-        shutil.rmtree(self.file("packages"))
+                 'install "$@" || { apt-get update && install "$@"; }', "sh", *names)
 
     def everything(self):
         """Every path but those in which apt and dpkg keep their own books."""

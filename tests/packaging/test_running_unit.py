@@ -5,13 +5,16 @@ The spool's writer runs beside the unit, as a scheduler does: in the system's mo
 unit's.
 """
 
+import datetime
 import json
+import re
 import shutil
 import subprocess
 
 import pytest
 
 import harness
+import test_mail
 from conftest import need
 from harness import STORM, storm_jobs, wait_for
 
@@ -290,6 +293,110 @@ def test_on_a_compute_node_it_sees_other_users_processes_and_holds_no_capability
     have = service.process_status(service.show("MainPID"))
     assert {have[name] for name in ("CapEff", "CapPrm", "CapAmb")} == {"0" * 16}, have
     service.stop()
+
+
+# ---- mails ---------------------------------------------------------------------------------------
+class MailUnit:
+    """scriptorium-mail.service beside `service`, with exim."""
+
+    def __init__(self, service, work):
+        self.service, self.root = service, service.root
+        self.root.apt_install("exim4-daemon-light")
+        for user in ("alice", "bob"):
+            self.root.run("useradd", "-m", user)
+        (work / "site").mkdir()
+        self.events = test_mail.Site(work / "site")
+        self.events.tree = self.root.file(ARCHIVE)
+        self.configure()
+
+    def configure(self, sendmail="/usr/sbin/sendmail"):
+        self.service.configure(CONFIG + f"""
+kinds = ["job.script", "usage.*"]
+[report.mail]
+from = "HPC support <root@localhost>"
+sendmail = "{sendmail}"
+min_jobs = 1
+min_wasted_core_hours = 1
+""")
+
+    def start(self, status):
+        """One run of the unit, which must end with `status`."""
+        started = self.root.try_run("systemctl", "start", "scriptorium-mail")
+        self.root.run("journalctl", "--sync")
+        log = self.root.run("journalctl", "-u", "scriptorium-mail", "-o", "cat", "--no-pager")
+        assert started.returncode == (0 if status == 0 else 1), log
+        assert self.show("ExecMainStatus") == str(status), log
+        assert self.show("Result") == ("exit-code" if status else "success"), log
+        return log
+
+    def show(self, name, unit="scriptorium-mail"):
+        return self.root.run("systemctl", "show", unit, "--value", f"--property={name}").strip()
+
+    def mails(self, user):
+        """Once exim has delivered what it took."""
+        wait_for(lambda: self.root.run("exim4", "-bp") == "", "exim's queue is empty", step=0.1)
+        box = self.root.file(f"/var/mail/{user}")
+        return test_mail.mails_in(box) if box.exists() else []
+
+
+def test_the_mail_unit_hands_mails_to_exim_once_and_fails_where_one_may_be_lost(service, tmp_path):
+    mail = MailUnit(service, tmp_path)
+    service.start()
+    assert service.status()["mail"] is None
+    today = datetime.datetime.now(datetime.timezone.utc)
+    week = today - datetime.timedelta(days=7)
+    mail.events.job("alice", cluster="unit", ended=week.isoformat())
+
+    state = service.root.file("/var/lib/scriptorium-mail")
+    assert not state.exists()
+    assert "1 mail sent" in mail.start(0)
+    assert (state.stat().st_uid, state.stat().st_mode & 0o7777) == (0, 0o711)
+    [got] = mail.mails("alice")
+    assert got["From"] == "HPC support <root@localhost>" and "alice" in got["To"]
+    status = service.status()["mail"]
+    assert (status["period"], status["sent"]) == (week.strftime("%G-W%V"), 1)
+    mail.start(0)
+    assert len(mail.mails("alice")) == 1
+    assert service.status()["mail"] == status
+
+    # As docs/mail.md has it for months; for the unit's second call of this test, another period.
+    folder = service.root.file("/etc/systemd/system/scriptorium-mail.service.d")
+    folder.mkdir()
+    (folder / "month.conf").write_text(
+        "[Service]\nExecStart=\n"
+        "ExecStart=/usr/bin/scriptorium report --mail --all --period month\n")
+    service.root.run("systemctl", "daemon-reload")
+    month = today.replace(day=1) - datetime.timedelta(days=1)
+    for user in ("alice", "bob"):
+        mail.events.job(user, cluster="unit", ended=month.isoformat())
+    refuses = service.root.file("/usr/local/sbin/refuses")
+    refuses.write_text("#!/bin/sh\n[ $5 = bob ] || exit 67\nkill -9 $$\n")
+    refuses.chmod(0o755)
+    mail.configure("/usr/local/sbin/refuses")
+    name = month.strftime("%Y-%m")
+    log = mail.start(harness.EX_TEMPFAIL)
+    assert f"the mail to alice on unit, {name}: refuses: exit status 67" in log
+    assert f"may have got no mail: bob on unit, {name}" in log
+    status = service.status()["mail"]
+    assert status["may_be_lost"] == [f"bob on unit, {name}"] and status["refused"] == 1
+    assert f"may have got no mail: bob on unit, {name}" in service.root.run("scriptorium", "status")
+    mail.configure()
+    mail.start(harness.EX_TEMPFAIL)
+    assert mail.mails("bob") == []
+    service.root.run("scriptorium", "report", "--mail", "--resend", "--all", "--period", "month")
+    mail.start(0)
+    assert [len(mail.mails(user)) for user in ("alice", "bob")] == [2, 1]
+    service.stop()
+
+
+def test_the_mail_timer_is_off_until_it_is_started_and_then_waits_for_the_next_hour(service):
+    run = service.root.run
+    timer = "scriptorium-mail.timer"
+    assert service.root.try_run("systemctl", "is-enabled", timer).stdout.strip() == "disabled"
+    run("systemctl", "enable", "--now", timer)
+    assert run("systemctl", "is-active", timer).strip() == "active"
+    due = run("systemctl", "show", timer, "--value", "--property=NextElapseUSecRealtime").strip()
+    assert re.fullmatch(r"\w{3} [-\d]{10} (0[7-9]|1\d|2[01]):(1[5-9]|20:00).*", due), due
 
 
 def test_an_upgrade_restarts_the_running_service_and_loses_no_job(packages, packages_before,

@@ -1,6 +1,7 @@
 """`scriptorium report --mail`: mails to users of this machine, delivered to their mailboxes by
 Debian's exim4 (which needs no daemon for that) or taken by a script in its place."""
 
+import contextlib
 import datetime
 import email
 import email.policy
@@ -21,6 +22,7 @@ import pytest
 import harness
 from harness import EX_CONFIG, EX_OK, EX_TEMPFAIL, EX_UNAVAILABLE, wait_for
 from test_crash import needs_fault_build
+from test_metrics import UnixConnection, samples, scrape
 
 EXIM = "/usr/sbin/exim4"
 ADMIN_PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
@@ -61,14 +63,7 @@ class User:
         def queue():
             return subprocess.run([EXIM, "-bp"], capture_output=True, text=True, check=True).stdout
         wait_for(lambda: self.name not in queue(), lambda: f"all is delivered: {queue()}", 120)
-        if not self.mailbox.exists():
-            return []
-        read = mailbox.mbox(self.mailbox, create=False, factory=lambda file:
-                            email.message_from_binary_file(file, policy=email.policy.default))
-        try:
-            return list(read)
-        finally:
-            read.close()
+        return mails_in(self.mailbox) if self.mailbox.exists() else []
 
     def mail(self):
         mails = self.mails()
@@ -227,6 +222,13 @@ def site(work, users):
     before = os.umask(0o022)  # users read the configuration and the tree
     yield Site(work)
     os.umask(before)
+
+
+def mails_in(file):
+    with contextlib.closing(mailbox.mbox(
+            file, create=False, factory=lambda mail: email.message_from_binary_file(
+                mail, policy=email.policy.default))) as box:
+        return list(box)
 
 
 def read_mail(file):
@@ -567,6 +569,34 @@ def test_a_mail_whose_program_was_killed_may_be_lost(site, users, end):
     assert not named(site.mail())
 
 
+def test_a_mail_that_was_refused_can_be_sent_again(site, users):
+    # As by a relay that refused the sender, until the site repaired that: msmtp ends with 65.
+    site.jobs_of(users[:2])
+    site.configure(site.program("refuses", f'[ "$5" != {users[0].name} ] || exit 65',
+                                f'exec {EXIM} "$@"'))
+    site.mail(code=EX_UNAVAILABLE)
+    site.configure()
+    resent = site.mail("--resend", "--all")
+    assert "1 mail sent" in resent.stdout and "1 not written: not lost" in resent.stdout
+    assert [len(user.mails()) for user in users] == [1, 1, 0]
+
+
+def test_a_mail_program_that_does_not_answer_is_given_three_mails_a_call(site, users):
+    site.jobs_of(users[:1])
+    staff = [f"staff{n}@localhost" for n in range(4)]
+    site.configure(site.program("dies", "kill -9 $$"), site=staff)
+    result = site.mail(code=EX_TEMPFAIL)
+    assert "the mail program does not answer; 2 mails not tried" in result.stderr
+    lost = [users[0].name, *staff[:2]]
+    assert [name.split()[0] for name in site.last()["may_be_lost"]] == lost
+    site.configure(site.recorder(), site=staff)
+    again = site.mail(code=EX_TEMPFAIL)
+    assert "2 mails sent" in again.stdout and sorted(site.sent()) == staff[2:]
+    site.mail("--resend", "--all")
+    assert sorted(site.sent()) == sorted([users[0].name, *staff])
+    assert all(len(mails) == 1 for mails in site.sent().values())
+
+
 # ---- who gets none -------------------------------------------------------------------------------
 def write(file, text):
     file.write_text(text)
@@ -775,6 +805,45 @@ def test_the_words_of_the_sender_are_encoded_and_cannot_end_the_header(site, use
     for sender in ("HPC\nBcc: x <root@localhost>", "root@localhost, x@localhost", "-bp", ""):
         site.configure(**{"from": sender})
         assert "report.mail.from" in site.mail(code=EX_CONFIG).stderr
+
+
+# ---- the daemon ----------------------------------------------------------------------------------
+def test_status_its_check_and_the_metrics_show_what_the_last_call_did(site, users, work):
+    site.jobs_of(users)
+    a, b, c = (user.name for user in users)
+    refuses = site.program("refuses", f'case $5 in {a}) exit 75 ;; {b}) kill -9 $$ ;; esac')
+    site.configure(refuses, min_jobs=2)
+    site.job(a), site.job(b)  # and one of c, below the threshold
+    daemon = harness.Daemon(work, site.config.read_text())
+
+    def seen():
+        """The status for people, the check, and some metrics."""
+        assert daemon.status()["mail"] == site.last()
+        metrics = samples(scrape(UnixConnection(work / "state" / "metrics.sock"))[1])
+        return (daemon.command("status").stdout, daemon.command("status", "--check", check=False),
+                [metrics[f"scriptorium_mail_{name}", labels] for name, labels in (
+                    ("sent", ""), ("waiting", ""), ("waiting_for_a_day", ""), ("may_be_lost", ""),
+                    ("refused", ""), ("skipped", 'reason="below the thresholds"'))])
+    try:
+        daemon.start()
+        assert daemon.status()["mail"] is None
+        assert "MAIL" not in daemon.command("status").stdout
+        site.mail(code=EX_TEMPFAIL)
+        text, check, metrics = seen()
+        assert f"MAIL  {WEEK}: 0 sent at {site.last()['time']}, 1 waiting\n" \
+            "  1 not written: below the thresholds\n" \
+            f"  may have got no mail: {b} on lab, {WEEK}\n" in text
+        assert "1 user may have got no mail" in check.stdout and check.returncode == 1
+        assert metrics == [0, 1, 0, 1, 0, 1]
+        site.configure(site.recorder(), min_jobs=2)
+        site.mail(code=EX_TEMPFAIL)
+        site.mail("--resend", "--all")  # the last call with something to do
+        text, check, metrics = seen()
+        assert "may have got no mail" not in text + check.stdout
+        assert metrics == [1, 0, 0, 0, 0, 1]
+        assert sorted(site.sent()) == [a, b] and c not in text
+    finally:
+        daemon.cleanup()
 
 
 # ---- written into a folder -----------------------------------------------------------------------

@@ -69,23 +69,14 @@ TEST_F(HandOverTest, TheProgramGetsTheMessageByteByByteAndNothingElse) {
 }
 
 TEST_F(HandOverTest, AnExitStatusSaysWhetherToTryAgain) {
-  for (const auto& [status, kind] : std::map<int, Kind>{{0, Kind::kTaken},
-                                                        {1, Kind::kLater},
-                                                        {64, Kind::kRefused},
-                                                        {65, Kind::kRefused},
-                                                        {66, Kind::kLater},
-                                                        {67, Kind::kRefused},
-                                                        {68, Kind::kRefused},
-                                                        {69, Kind::kLater},
-                                                        {75, Kind::kLater},
-                                                        {126, Kind::kLater},
-                                                        {127, Kind::kLater},
-                                                        {128, Kind::kLater},
-                                                        {129, Kind::kUndecided},
-                                                        {137, Kind::kUndecided},
-                                                        {192, Kind::kUndecided},
-                                                        {193, Kind::kLater},
-                                                        {255, Kind::kLater}}) {
+  for (const auto& [status, kind] : std::map<int, Kind>{
+           {0, Kind::kTaken},       {1, Kind::kLater},       {64, Kind::kRefused},
+           {65, Kind::kRefused},    {66, Kind::kLater},      {67, Kind::kRefused},
+           {68, Kind::kRefused},    {69, Kind::kLater},      {74, Kind::kUndecided},
+           {75, Kind::kLater},      {76, Kind::kUndecided},  {77, Kind::kLater},
+           {126, Kind::kLater},     {127, Kind::kLater},     {128, Kind::kLater},
+           {129, Kind::kUndecided}, {137, Kind::kUndecided}, {192, Kind::kUndecided},
+           {193, Kind::kLater},     {255, Kind::kLater}}) {
     const auto result = hand(program("cat >/dev/null; exit " + std::to_string(status)));
     EXPECT_EQ(result.kind, kind) << status;
     EXPECT_EQ(result.reason, status == 0 ? "" : "sendmail: exit status " + std::to_string(status));
