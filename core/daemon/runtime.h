@@ -32,7 +32,7 @@ struct Runtime {
   const Archives* archives = nullptr;
   DirectoryClaims* claims = nullptr;  // null: only one sink runs at a time
   // Those that run. From any thread.
-  std::function<std::vector<std::shared_ptr<Sink>>()> sinks = {};
+  std::function<std::vector<std::shared_ptr<Sink>>()> sinks;
 };
 
 }  // namespace scriptorium
