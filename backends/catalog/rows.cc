@@ -427,6 +427,7 @@ std::optional<JobRun> read_run(const sqlite::Statement& from, int first, NameRea
 
 JobRun as_stored(JobRun run) {
   run.modules.clear();
+  run.uid.reset();
   for (auto* list : {&run.nodes, &run.findings}) {
     if (!list->empty()) *list = split_lines(join_lines(*list));
   }

@@ -9,6 +9,9 @@
 namespace scriptorium::catalog {
 namespace {
 
+// A job's environment may claim any uid.
+const std::string kIfVerified = " AND flags & " + std::to_string(kVerifiedFlag);
+
 std::int64_t seconds_of(Timestamp time) { return time.nanoseconds / kSecond; }
 
 // The runs of one segment that ended in [from, until), both in seconds.
@@ -22,6 +25,7 @@ class SegmentRuns {
         select_(db_, std::string("SELECT ") + kRunColumns + ", event, record" +
                          column_of_job("modules", request.modules) +
                          column_of_job("cluster", request.origin) +
+                         column_of_job("uid", !request.visibility.all, kIfVerified) +
                          " FROM later WHERE ended >= ? AND ended < ?") {}
 
   // A day at a time, so that the -wal of a daemon that writes can be used again in between.
@@ -40,9 +44,11 @@ class SegmentRuns {
 
  private:
   // Where they are in select_.
-  enum Column { kEvent = kRunColumnCount, kRecord, kModules, kCluster };
-  static std::string column_of_job(const std::string& name, bool is_asked) {
-    return is_asked ? ", (SELECT " + name + " FROM jobs WHERE id = later.job)" : ", NULL";
+  enum Column { kEvent = kRunColumnCount, kRecord, kModules, kCluster, kUid };
+  static std::string column_of_job(const std::string& name, bool is_asked,
+                                   const std::string& condition = "") {
+    return is_asked ? ", (SELECT " + name + " FROM jobs WHERE id = later.job" + condition + ")"
+                    : ", NULL";
   }
 
   void read_day(std::int64_t begin, std::int64_t end,
@@ -50,7 +56,9 @@ class SegmentRuns {
     select_.bind(begin, end);
     while (select_.step()) {
       auto run = read_run(select_, 0, names_);
-      if (!run || !is_visible(*run, request_.visibility)) continue;
+      if (!run) continue;
+      if (!select_.is_null(kUid)) run->uid = names_.text(select_.integer(kUid));
+      if (!is_visible(*run, request_.visibility)) continue;
       if (!select_.is_null(kModules))
         run->modules = split_lines(names_.text(select_.integer(kModules)));
       if (request_.origin) {

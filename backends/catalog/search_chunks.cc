@@ -323,16 +323,14 @@ IdSet FieldIndex::range_chunks(const Query& query) {
 IdSet FieldIndex::visible_chunks(const Visibility& visibility) {
   if (visibility.all) return IdSet::all();
   IdSet set;
-  const auto add = [&](QueryField field, const std::vector<std::string>& values) {
+  const auto add = [&](QueryField field, std::string_view value) {
     std::vector<std::int64_t> ids;
-    for (const std::string& value : values) {
-      equal_names_.bind(name_field(field), std::string_view(value));
-      while (equal_names_.step()) ids.push_back(equal_names_.integer(0));
-    }
+    equal_names_.bind(name_field(field), value);
+    while (equal_names_.step()) ids.push_back(equal_names_.integer(0));
     set |= chunks_of_values(name_field(field), std::move(ids));
   };
-  add(QueryField::kUser, visibility.users);
-  add(QueryField::kAccount, visibility.accounts);
+  for (const Visibility::User& user : visibility.users) add(QueryField::kUser, user.name);
+  for (const std::string& account : visibility.accounts) add(QueryField::kAccount, account);
   return set;
 }
 
@@ -382,7 +380,8 @@ std::optional<std::vector<std::int64_t>> FieldIndex::owners(const Query& query,
                                    [&](const Query* user) { return field_matches(*user, row); });
     const bool visible =
         !visible_by_name ||
-        std::find(visibility.users.begin(), visibility.users.end(), name) != visibility.users.end();
+        std::any_of(visibility.users.begin(), visibility.users.end(),
+                    [&](const Visibility::User& user) { return user.name == name; });
     if (asked && visible && with_account.has(owners_.integer(0))) ids.push_back(owners_.integer(0));
   }
   return ids;

@@ -128,6 +128,8 @@ bool is_of_daily_sums(const Query& query, const std::vector<QueryField>& facets)
 
 bool add_daily_sums(SearchReader& reader, const Condition& condition, const Visibility& visibility,
                     FacetCounter& counter) {
+  // The sums do not know whose uid a job has.
+  if (!visibility.all && !visibility.users.empty()) return false;
   sqlite::Statement uid(
       reader.db(), "SELECT 1 FROM names WHERE field = ? AND text = ? AND typeof(text) = 'text'");
   for (const Condition::Leaf& leaf : condition.leaves()) {

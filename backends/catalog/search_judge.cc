@@ -35,10 +35,6 @@ JobRow row_with(QueryField field, std::string_view text) {
 
 Truth truth(bool holds) { return holds ? Truth::kYes : Truth::kNo; }
 
-bool contains(const std::vector<std::string>& list, std::string_view text) {
-  return std::find(list.begin(), list.end(), text) != list.end();
-}
-
 }  // namespace
 
 Judge::Judge(SearchReader& reader, const Condition& condition, const Visibility& visibility)
@@ -52,8 +48,7 @@ Judge::Judge(SearchReader& reader, const Condition& condition, const Visibility&
 void Judge::forget() {
   for (Memo& memo : memos_) memo.answers.clear();
   for (Memo& memo : uid_memos_) memo.answers.clear();
-  visible_users_.answers.clear();
-  visible_accounts_.answers.clear();
+  visible_.clear();
   outcome_job_ = -1;
   environments_.forget();
 }
@@ -70,12 +65,19 @@ bool Judge::remembered(Memo& memo, std::int64_t id, Decide decide) {
 bool Judge::is_visible(const RawJob& job) {
   if (visibility_.all) return true;
   if ((job.flags & kVerifiedFlag) == 0) return false;
-  const auto in = [&](Memo& memo, std::int64_t id, const std::vector<std::string>& list) {
-    return id != 0 && !list.empty() &&
-           remembered(memo, id, [&](std::string_view name) { return contains(list, name); });
-  };
-  return in(visible_users_, job.user, visibility_.users) ||
-         in(visible_accounts_, job.account, visibility_.accounts);
+  const auto [answer, is_new] = visible_.try_emplace({job.user, job.uid, job.account}, false);
+  if (is_new) {
+    const auto text = [&](std::int64_t id) {
+      return id == 0 ? std::nullopt : std::optional<std::string>(reader_.name(id));
+    };
+    JobRow row;
+    row.user = text(job.user);
+    row.uid = text(job.uid);
+    row.account = text(job.account);
+    row.verified = true;
+    answer->second = scriptorium::is_visible(row, visibility_);
+  }
+  return answer->second;
 }
 
 const JobRow& Judge::outcome_of(const RawJob& job) {

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -57,10 +59,9 @@ class Judge {
   const Condition& condition_;
   const Visibility& visibility_;
   EnvironmentLeaves environments_;
-  std::vector<Memo> memos_;      // of each leaf
-  std::vector<Memo> uid_memos_;  // of each leaf: a user by uid
-  Memo visible_users_;
-  Memo visible_accounts_;
+  std::vector<Memo> memos_;                              // of each leaf
+  std::vector<Memo> uid_memos_;                          // of each leaf: a user by uid
+  std::map<std::array<std::int64_t, 3>, bool> visible_;  // by user, uid, account
   std::int64_t outcome_job_ = -1;
   JobRow outcome_;
 };

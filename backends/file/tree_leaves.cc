@@ -129,7 +129,8 @@ Wanted wanted_by(const Query& query, const Visibility& visibility) {
   narrow(wanted, query);
   if (!visibility.all && visibility.accounts.empty() && !wanted.folders) {
     std::vector<std::string> folders;
-    for (const std::string& user : visibility.users) folders.push_back(to_lower(safe_value(user)));
+    for (const Visibility::User& user : visibility.users)
+      folders.push_back(to_lower(safe_value(user.name)));
     wanted.folders = std::move(folders);
   }
   return wanted;

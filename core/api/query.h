@@ -176,6 +176,7 @@ struct JobRow {
 // run of its own.
 struct JobRun {
   std::optional<std::string> user;  // the uid if it has no name
+  std::optional<std::string> uid;   // may be absent where it does not decide who sees the run
   bool verified = false;
   std::optional<std::string> account;
   std::optional<std::string> partition;

@@ -9,11 +9,12 @@ template <typename Job>
 bool may_be_seen(const Job& job, const Visibility& visibility) {
   if (visibility.all) return true;
   if (!job.verified) return false;
-  const auto contains = [](const std::vector<std::string>& list,
-                           const std::optional<std::string>& value) {
-    return value && std::find(list.begin(), list.end(), *value) != list.end();
+  const auto is_owner = [&](const Visibility::User& user) {
+    return job.user == user.name && (!user.uid || !job.uid || job.uid == user.uid);
   };
-  return contains(visibility.users, job.user) || contains(visibility.accounts, job.account);
+  if (std::any_of(visibility.users.begin(), visibility.users.end(), is_owner)) return true;
+  const auto& accounts = visibility.accounts;
+  return job.account && std::find(accounts.begin(), accounts.end(), *job.account) != accounts.end();
 }
 
 }  // namespace

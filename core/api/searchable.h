@@ -24,7 +24,13 @@ namespace scriptorium {
 // returned nor counted.
 struct Visibility {
   bool all = true;  // otherwise jobs with a verified owner in `users`, or an account in `accounts`
-  std::vector<std::string> users;
+  // A job whose uid is known to be another than this one is of somebody else with that name: of
+  // another cluster, or of a time when the name was another person's.
+  struct User {
+    std::string name;
+    std::optional<std::string> uid = std::nullopt;  // in digits; absent: any
+  };
+  std::vector<User> users;
   std::vector<std::string> accounts;  // of verified jobs only
 };
 bool is_visible(const JobRow& job, const Visibility& visibility);

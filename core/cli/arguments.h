@@ -34,6 +34,7 @@ enum class Command {
   kSoftware,
   kReport,
   kUsage,
+  kServe,
   kSetup,
   kImport,
   kRedact,

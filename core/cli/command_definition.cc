@@ -37,6 +37,9 @@ CommandDefinition::CommandDefinition(Arguments& into) : into_(into) {
   add_report();
   add_usage();
 
+  add(app_, "serve", "Answer the users' search, show and report from sinks that they may not read",
+      Command::kServe);
+
   CLI::App& setup =
       add(app_, "setup", "Create what a destination needs once, such as topics or index templates",
           Command::kSetup);

@@ -22,6 +22,7 @@ int history_command(const Arguments& arguments, Console& console);
 int software_command(const Arguments& arguments, Console& console);
 int report_command(const Arguments& arguments, Console& console);
 int usage_command(const Arguments& arguments, Console& console);
+int serve_command(const Arguments& arguments, Console& console);
 int setup_command(const Arguments& arguments, Console& console);
 int import_command(const Arguments& arguments, Console& console);
 int redact_command(const Arguments& arguments, Console& console);

@@ -53,7 +53,7 @@ std::optional<Searchable::Record> find_record(const OpenStores& stores, const Jo
 std::optional<Searchable::Record> record_of(const std::vector<query::Store>& stores,
                                             const JobRow& job) {
   Visibility owner;
-  if (job.verified && job.user) owner = {.all = false, .users = {*job.user}};
+  if (job.verified && job.user) owner = {.all = false, .users = {{*job.user, job.uid}}};
   auto asked = query::get_fastest(stores, {.id = job.id, .cluster = job.cluster, .time = job.time},
                                   owner, 1);
   if (asked.answer.empty()) return std::nullopt;

@@ -155,6 +155,7 @@ const std::vector<ExitFact>& exit_facts() {
       {"0",
        {kUsageCommand},
        "Done; with --until-exit also if the job cannot be measured, so that its script continues."},
+      {"0", {"serve"}, "It was stopped by a signal."},
       {"0", {"redact"}, "Nothing was found; with --apply: nothing is left to remove."},
       {"0", {"owners retry"}, "Every job was asked about, whatever the answer."},
       {"1", {"search"}, "No job matches, and everything was searched."},
@@ -202,6 +203,9 @@ const std::vector<ExitFact>& exit_facts() {
       {"69",
        {kUsageCommand},
        "Nothing here counts what the job uses, or no plugin that measures it."},
+      {"69",
+       {"serve"},
+       "Its user may not read any index, or another query service answers on the socket."},
       {"69", {"setup"}, "The destination cannot be reached, or refuses."},
       {"69", {"import"}, "Not everything could be settled."},
       {"69",
@@ -222,6 +226,7 @@ const std::vector<ExitFact>& exit_facts() {
         "catalog stats"},
        "Scriptorium or a plugin is at fault; please report it."},
       {"73", {"run", "check", "import"}, "state_dir or the journal cannot be made."},
+      {"73", {"serve"}, "The socket cannot be made."},
       {"73", {"redact"}, "The record of what was removed cannot be made."},
       {"75",
        {"search"},
@@ -268,6 +273,7 @@ const std::vector<ExitFact>& exit_facts() {
       {"78",
        {"search", "diff", "history", "software"},
        "The configuration is wrong, or none of its sinks can be searched."},
+      {"78", {"serve"}, "The configuration is wrong, or none of its sinks has an index."},
       {"78", {"redact"}, "The configuration or a rule of redact.d is wrong."},
   };
   return all;

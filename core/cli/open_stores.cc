@@ -42,7 +42,7 @@ bool is_closed_index(const Sink& sink, const Searchable& searchable) {
 
 }  // namespace
 
-OpenStores open_stores(Setup setup, const std::string& only, Console& console) {
+OpenStores open_local_stores(Setup setup, const std::string& only, Console& console) {
   OpenStores open;
   open.setup_ = std::make_unique<Setup>(std::move(setup));
   open.log_ = make_command_logger();
@@ -75,6 +75,42 @@ OpenStores open_stores(Setup setup, const std::string& only, Console& console) {
   return open;
 }
 
+OpenStores open_stores(Setup setup, const std::string& only, Console& console) {
+  OpenStores open = open_local_stores(std::move(setup), only, console);
+  if (!open.closed_.empty()) open.ask_service(console);
+  return open;
+}
+
+void OpenStores::ask_service(Console& console) {
+  const auto& given = setup_->config.serve;
+  const std::string socket = given.value_or(ServeConfig{}).socket;
+  const auto answers = serve::RemoteStore::probe(socket);
+  if (!answers && answers.error().kind() == ErrorKind::kVanished) {
+    // Where a site has a service, its users expect an answer of it.
+    if (given) {
+      console.err << "scriptorium: the query service is not on this host (" << printable(socket)
+                  << "); other sinks are searched\n";
+    }
+    return;
+  }
+  if (!answers) {
+    service_problem_ = answers.error().message();
+    console.err << "scriptorium: " << printable(service_problem_, 1024) << "\n";
+    incomplete_ = true;
+    return;
+  }
+  for (const std::string& name : std::exchange(closed_, {})) {
+    remote_.push_back(std::make_unique<serve::RemoteStore>(socket, name));
+    stores_.push_back({name, remote_.back().get()});
+  }
+  query::order_by_speed(stores_);
+}
+
+bool OpenStores::is_remote(const query::Store& store) const noexcept {
+  return std::any_of(remote_.begin(), remote_.end(),
+                     [&](const auto& remote) { return remote.get() == store.searchable; });
+}
+
 std::optional<OpenStores> open_stores_or_say(const Arguments& arguments, Console& console,
                                              int& code) {
   if (!become_daemon_user_or_say(arguments, console, code)) return std::nullopt;
@@ -94,6 +130,10 @@ std::optional<OpenStores> open_stores_or_say(const Arguments& arguments, Console
     return std::nullopt;
   }
   OpenStores open = open_stores(std::move(setup), arguments.in, console);
+  if (!open.service_problem().empty()) {
+    code = kExitUnavailable;
+    return std::nullopt;
+  }
   if (open.list().empty() && !open.closed().empty()) {
     say_closed(open, console);
     code = kExitUnavailable;

@@ -12,6 +12,7 @@
 #include "core/cli/console.h"
 #include "core/daemon/setup.h"
 #include "core/query/stores.h"
+#include "core/serve/remote_store.h"
 
 namespace scriptorium::cli {
 
@@ -37,6 +38,12 @@ class OpenStores {
   // Every sink that could be opened, searchable or not, in the configuration's order.
   const std::vector<NamedSink>& sinks() const noexcept { return sinks_; }
   const std::vector<std::string>& closed() const noexcept { return closed_; }
+  // Whether the query service answers for this store, which then has the jobs that the caller may
+  // see and no others.
+  bool is_remote(const query::Store& store) const noexcept;
+  // Why the query service, which would answer for the closed stores, does not; "": it does, or
+  // there is none on this host.
+  const std::string& service_problem() const noexcept { return service_problem_; }
   // True if a sink is missing: an answer may lack what it has.
   bool incomplete() const noexcept { return incomplete_; }
   void mark_incomplete() noexcept { incomplete_ = true; }
@@ -44,18 +51,25 @@ class OpenStores {
  private:
   friend std::optional<OpenStores> open_stores_or_say(const Arguments& arguments, Console& console,
                                                       int& code);
+  friend OpenStores open_local_stores(Setup setup, const std::string& only, Console& console);
   friend OpenStores open_stores(Setup setup, const std::string& only, Console& console);
+
+  void ask_service(Console& console);
 
   std::unique_ptr<Setup> setup_;
   std::unique_ptr<Logger> log_;
   std::vector<NamedSink> sinks_;
   std::vector<query::Store> stores_;
-  std::vector<std::string> closed_;  // stores that the caller may not read
+  std::vector<std::string> closed_;                          // stores that the caller may not read
+  std::vector<std::unique_ptr<serve::RemoteStore>> remote_;  // for them
+  std::string service_problem_;
   bool incomplete_ = false;
 };
 
 // Opens the sinks of `setup`; `only`: none but this one. Says which cannot be opened. An index that
 // the caller may not read is left out without a word: the other stores give what they may.
+OpenStores open_local_stores(Setup setup, const std::string& only, Console& console);
+// The same, but asks the query service of this host for such an index.
 OpenStores open_stores(Setup setup, const std::string& only, Console& console);
 
 // Becomes the daemon's user if it is root, loads the configuration and opens its sinks, or only

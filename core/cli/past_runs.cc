@@ -40,7 +40,7 @@ std::optional<Searchable::Record> submission_of(const std::vector<query::Store>&
   Visibility owner;  // a file tree then reads the folders of one user only
   const std::string user = text_at(usage_job, {"user", "name"});
   if (value_at(usage_job, {"user", "verified"}) == true && !user.empty())
-    owner = {.all = false, .users = {user}};
+    owner = {.all = false, .users = {{.name = user}}};
   auto asked = query::get_fastest(
       stores, {.id = run.job, .cluster = text_at(usage_job, {"cluster"})}, owner, kMostOfOneId);
   for (Searchable::Record& record : asked.answer) {

@@ -51,6 +51,7 @@ Description describe_core() {
           {{"Options at the top of scriptorium.toml", core_options()},
            {"Options of [report] in scriptorium.toml", report_options()},
            {"Options of [report.mail] in scriptorium.toml", mail_options()},
+           {"Options of [serve] in scriptorium.toml", serve_options()},
            {"Options that every [source.NAME] takes", source_options()},
            {"Options that every [sink.NAME] takes", sink_options()}}};
 }

@@ -361,6 +361,10 @@ UsagePlaces usage_places_or_say(const Arguments& arguments, Console& console, in
   // Only root may look into the homes of those who get mails.
   if (!arguments.mail && !become_daemon_user_or_say(arguments, console, code)) return places;
   places.stores = open_quietly(arguments, console);
+  if (places.stores != nullptr && !places.stores->service_problem().empty()) {
+    code = fail(console, printable(places.stores->service_problem(), 1024), kExitUnavailable);
+    return places;
+  }
   auto indexed = indexed_of(places.stores, console);
   // Problems of the configuration are left to other commands: a user who asks about a job may not
   // be allowed to read all of it.

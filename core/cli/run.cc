@@ -33,6 +33,7 @@ int run_command(const Arguments& arguments, Console& console) {
     case Command::kSoftware: return software_command(arguments, console);
     case Command::kReport: return report_command(arguments, console);
     case Command::kUsage: return usage_command(arguments, console);
+    case Command::kServe: return serve_command(arguments, console);
     case Command::kSetup: return setup_command(arguments, console);
     case Command::kImport: return import_command(arguments, console);
     case Command::kRedact: return redact_command(arguments, console);

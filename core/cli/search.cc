@@ -156,9 +156,12 @@ int search(const Arguments& arguments, const OpenStores& stores, Searchable::Req
     return code;
   }
   say_rest(arguments, outcome, console);
+  const bool found = found_anything(outcome);
+  // The service would know of jobs that the others do not have.
+  if (!found && !outcome.refused.empty() && stores.is_remote(first)) return kExitUnavailable;
   // What was left out may have matched, too.
   if (!outcome.last.finished || !outcome.last.problems.empty()) return kExitTryAgain;
-  return found_anything(outcome) ? kExitGood : kExitNotFound;
+  return found ? kExitGood : kExitNotFound;
 }
 
 // The fields of a query that only later events fill; what is excluded may be unknown of every job.
@@ -215,8 +218,11 @@ int search_command(const Arguments& arguments, Console& console) {
   int code = kExitGood;
   const auto stores = open_stores_or_say(arguments, console, code);
   if (!stores) return code;
-  if (!has_what_is_asked_for(std::get<Searchable::Request>(parsed).query, stores->list().front(),
-                             signal.token(), console))
+  // That a user's own jobs have no value says nothing of the store.
+  const query::Store& first = stores->list().front();
+  if (!stores->is_remote(first) &&
+      !has_what_is_asked_for(std::get<Searchable::Request>(parsed).query, first, signal.token(),
+                             console))
     return kExitUnavailable;
   return search(arguments, *stores, std::get<Searchable::Request>(std::move(parsed)),
                 signal.token(), console);

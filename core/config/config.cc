@@ -25,6 +25,7 @@ bool has(const std::vector<std::string>& names, std::string_view name) {
 }
 
 constexpr const char* kReport = "report";  // [report] and [report.mail]
+constexpr const char* kServe = "serve";
 
 std::string place(const Position& position) {
   return position.file + ":" + std::to_string(position.line);
@@ -42,7 +43,14 @@ class Merger {
   void add_main(const TomlText& text) {
     check_top(text.table, false);
     config_.core = core_schema().parse(text.table, problems_);
-    add_report(text.table);
+    if (const Table* table = table_at(text.table, kReport)) {
+      config_.report = report_schema().parse(*table, problems_);
+      check_unknown_keys(*table, report_options(), problems_);
+    }
+    if (const Table* table = table_at(text.table, kServe)) {
+      config_.serve = serve_schema().parse(*table, problems_);
+      check_unknown_keys(*table, serve_options(), problems_);
+    }
     add_instances(text.table);
     damaged_ = damaged_ || text.damaged;
   }
@@ -90,7 +98,8 @@ class Merger {
     static const std::vector<std::string> sink = names_of(sink_options());
     for (const TableEntry& entry : table.entries) {
       const std::string& key = entry.key;
-      if (key == "source" || key == "sink" || (key == kReport && !plugin_file)) continue;
+      const bool is_of_main = key == kReport || key == kServe;
+      if (key == "source" || key == "sink" || (is_of_main && !plugin_file)) continue;
       if (has(core, key)) {
         if (plugin_file) {
           add(table, entry,
@@ -110,25 +119,28 @@ class Merger {
         continue;
       }
       std::vector<std::string> candidates = {"source", "sink"};
-      if (!plugin_file) candidates.emplace_back(kReport);
+      if (!plugin_file) candidates.insert(candidates.end(), {kReport, kServe});
       if (!is_table && !plugin_file) candidates.insert(candidates.end(), core.begin(), core.end());
       std::string nearest = suggest(key, candidates);
       std::string allowed;
       if (nearest.empty() && is_table)
-        allowed = std::string("[source.NAME], [sink.NAME]") + (plugin_file ? "" : ", [report]");
+        allowed =
+            std::string("[source.NAME], [sink.NAME]") + (plugin_file ? "" : ", [report], [serve]");
       add(table, entry, is_table ? "unknown table" : "unknown key", std::move(nearest),
           std::move(allowed));
     }
   }
 
-  void add_report(const Table& top) {
-    const Value* value = top.find(kReport);
-    if (value == nullptr) return;
+  // Null if it is absent, or something else.
+  const Table* table_at(const Table& top, const char* name) {
+    const Value* value = top.find(name);
+    if (value == nullptr) return nullptr;
     const auto* table = std::get_if<Table>(&value->data);
-    if (table == nullptr)
-      return problems_.add(top, kReport, "wrong type; write its options below a line [report]");
-    config_.report = report_schema().parse(*table, problems_);
-    check_unknown_keys(*table, report_options(), problems_);
+    if (table == nullptr) {
+      problems_.add(top, name,
+                    std::string("wrong type; write its options below a line [") + name + "]");
+    }
+    return table;
   }
 
   void add_instances(const Table& top) {

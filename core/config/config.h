@@ -108,9 +108,16 @@ struct ReportConfig {
   std::optional<MailConfig> mail;  // absent: no mails
 };
 
+// [serve]: the query service (docs/serve.md).
+struct ServeConfig {
+  std::string socket = "/run/scriptorium-web/query.sock";
+  std::vector<std::string> reader_groups;  // whose members see all jobs
+};
+
 struct Config {
   CoreConfig core;
   ReportConfig report;
+  std::optional<ServeConfig> serve;  // absent: the site did not ask for a service
   std::vector<SourceInstance> sources;
   std::vector<SinkInstance> sinks;
   std::vector<std::string> files;  // files that were read, in order
@@ -132,6 +139,7 @@ std::optional<std::string> mail_address(std::string_view text);
 std::vector<OptionInfo> core_options();
 std::vector<OptionInfo> report_options();
 std::vector<OptionInfo> mail_options();
+std::vector<OptionInfo> serve_options();
 std::vector<OptionInfo> source_options();
 std::vector<OptionInfo> sink_options();
 

@@ -44,6 +44,11 @@ std::optional<std::string> user_problem(const std::string& name) {
   return "cannot be a user's name";
 }
 
+std::optional<std::string> group_problem(const std::string& name) {
+  if (!name.empty() && !user_problem(name)) return std::nullopt;
+  return "cannot be a group's name";
+}
+
 std::optional<std::string> metrics_address_problem(const std::string& address) {
   if (address.empty() || parse_loopback_address(address)) return std::nullopt;
   return "not an address of this machine alone";
@@ -408,6 +413,18 @@ const Schema<ReportConfig>& report_schema() {
   return schema;
 }
 
+const Schema<ServeConfig>& serve_schema() {
+  static const Schema<ServeConfig> schema{
+      checked(option("socket", &ServeConfig::socket,
+                     "socket on which `scriptorium serve` answers, and commands ask it"),
+              "an absolute path", &ServeConfig::socket, path_problem),
+      checked(option("reader_groups", &ServeConfig::reader_groups,
+                     "groups whose members see the jobs of all users, as root does"),
+              "names of groups", &ServeConfig::reader_groups, group_problem),
+  };
+  return schema;
+}
+
 const Schema<SourceConfig>& source_schema() {
   static const Schema<SourceConfig> schema{
       checked(option("plugin", &SourceConfig::plugin,
@@ -482,6 +499,7 @@ std::vector<OptionInfo> without_empty_defaults(std::vector<OptionInfo> options) 
 
 std::vector<OptionInfo> core_options() { return core_schema().options(); }
 std::vector<OptionInfo> report_options() { return report_schema().options(); }
+std::vector<OptionInfo> serve_options() { return serve_schema().options(); }
 std::vector<OptionInfo> mail_options() { return mail_schema().options(); }
 std::vector<OptionInfo> source_options() {
   return without_empty_defaults(source_schema().options());

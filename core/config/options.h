@@ -10,6 +10,7 @@ namespace scriptorium {
 
 const Schema<CoreConfig>& core_schema();
 const Schema<ReportConfig>& report_schema();
+const Schema<ServeConfig>& serve_schema();
 const Schema<SourceConfig>& source_schema();
 const Schema<SinkConfig>& sink_schema();
 

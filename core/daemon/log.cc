@@ -3,11 +3,13 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <map>
 
+#include "core/base/file.h"
 #include "core/base/guarded.h"
 #include "core/base/text.h"
 #include "core/base/time.h"
@@ -129,6 +131,16 @@ std::unique_ptr<Logger> make_stderr_logger(LogLevel least) {
   return std::make_unique<StderrLogger>(least);
 }
 std::unique_ptr<Logger> make_command_logger() { return std::make_unique<CommandLogger>(); }
+
+Result<void> write_log_line(std::string_view id, std::string_view sentence,
+                            const Logger::Fields& fields) {
+  std::string line =
+      std::getenv("JOURNAL_STREAM") != nullptr
+          ? convert(LogLevel::kInfo).priority
+          : format_rfc3339(system_clock().now(), TimePrecision::kMilliseconds) + " info ";
+  line.append(id).append(": ").append(sentence_with(sentence, fields)).append("\n");
+  return write_fd(STDERR_FILENO, line);
+}
 
 LogLevel parse_log_level(const std::string& text) {
   if (text == "debug") return LogLevel::kDebug;

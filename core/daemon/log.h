@@ -2,8 +2,10 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "core/api/logger.h"
+#include "core/base/result.h"
 
 namespace scriptorium {
 
@@ -15,6 +17,11 @@ std::unique_ptr<Logger> make_stderr_logger(LogLevel least);
 
 // The logger of the commands: warnings and errors only, as plain sentences.
 std::unique_ptr<Logger> make_command_logger();
+
+// Writes an info message as the daemon's logger does, and returns only when it is written: for what
+// must be in the log before what follows it. Fails as write(2) does. Threads: any.
+Result<void> write_log_line(std::string_view id, std::string_view sentence,
+                            const Logger::Fields& fields);
 
 // "debug", "info", "warning" or "error"; anything else is kInfo.
 LogLevel parse_log_level(const std::string& text);

@@ -92,6 +92,29 @@ def test_systemd_understands_the_unit_and_the_timer_of_mails(tmp_path):
     assert "Mon 2026-11-16 07:15:00" in times, times
 
 
+def test_the_query_services_units_leave_almost_nothing_open(tmp_path):
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("systemd-analyze is not installed (Debian: systemd)")
+    binary = tmp_path / "scriptorium"
+    binary.write_text("")
+    binary.chmod(0o755)
+    for name in ("scriptorium-web.socket", "scriptorium-web.service"):
+        text = (PACKAGING / name).read_text()
+        (tmp_path / name).write_text(text.replace("/usr/bin/scriptorium", str(binary)))
+    for name, command in (("scriptorium-web.socket", ["verify", "--man=no"]),
+                          ("scriptorium-web.service", ["verify", "--man=no"]),
+                          ("scriptorium-web.service", ["security", "--offline=true"])):
+        result = subprocess.run(["systemd-analyze", "--no-pager", *command, str(tmp_path / name)],
+                                capture_output=True, text=True, timeout=60)
+        if command[0] == "verify":
+            ours = [line for line in (result.stdout + result.stderr).splitlines()
+                    if "scriptorium" in line]
+            assert not ours, "\n".join(ours)
+    figure = re.search(r"Overall exposure level for scriptorium-web\.service: ([0-9.]+)",
+                       result.stdout)
+    assert figure and float(figure.group(1)) <= 1.0, result.stdout
+
+
 def settings(text):
     """[(key, value, the comment above its paragraph's lines so far)]"""
     found, comment = [], ""

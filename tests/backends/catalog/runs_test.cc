@@ -31,7 +31,9 @@ constexpr std::int64_t kHour = 3'600;
 // A job in an hour, with what a run can have, and some that miss one or the other.
 Event submission(int number) {
   Event event = job_at(std::to_string(number), number * kHour);
-  event.user = {.name = "user" + std::to_string(number % 7), .verified = number % 5 != 0};
+  event.user = {.name = "user" + std::to_string(number % 7),
+                .id = number % 3 == 0 ? std::nullopt : std::optional(std::to_string(number % 2)),
+                .verified = number % 5 != 0};
   event.script->modules = {"GROMACS/2023." + std::to_string(number % 3), "CUDA"};
   if (number % 9 == 0) event.script->modules.clear();
   return event;
@@ -96,9 +98,9 @@ class RunsTest : public ::testing::Test {
       if (number % 20 == 0) lab_.put(std::exchange(events, {}));
     }
     for (JobRun& run : expected_) {
-      const auto modules = run.modules;
+      const auto [modules, uid] = std::pair(run.modules, run.uid);
       run = as_stored(std::move(run));
-      run.modules = modules;
+      std::tie(run.modules, run.uid) = std::tie(modules, uid);
     }
   }
 
@@ -189,7 +191,8 @@ TEST_F(RunsTest, OfAPeriodTheFirstSecondBelongsToItAndTheLastDoesNot) {
 
 TEST_F(RunsTest, OthersJobsDoNotExist) {
   for (const Visibility& who :
-       {Visibility{.all = false, .users = {"user3"}, .accounts = {}},
+       {Visibility{.all = false, .users = {{.name = "user3"}}, .accounts = {}},
+        Visibility{.all = false, .users = {{.name = "user3", .uid = "1"}}, .accounts = {}},
         Visibility{.all = false, .users = {}, .accounts = {"acc1"}}, Visibility{.all = false}}) {
     const Searchable::RunRequest request{.visibility = who};
     EXPECT_EQ(found(request), expected(request));

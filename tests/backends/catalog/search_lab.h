@@ -171,7 +171,8 @@ class JobMaker {
     if (one_in(2)) event.job.qos = one_in(2) ? "normal" : "high*prio";
     event.job.work_dir = "/scratch/" + user + "/" + any(kWords);
     event.user.name = user;
-    event.user.id = std::to_string(1000 + user.size());
+    event.user.id = one_in(6) ? kUids.back() : std::to_string(1000 + user.size());
+    if (one_in(8)) event.user.id.reset();
     event.user.verified = !one_in(5);
     if (one_in(15)) event.user.name.reset();
     event.complete = !one_in(6);
@@ -230,6 +231,7 @@ class JobMaker {
   }
 
   static inline const std::vector<std::string> kUsers{"alice", "bob", "carol", "Dave", "eve_2"};
+  static inline const std::vector<std::string> kUids{"1003", "1005", "999"};
   static inline const std::vector<std::string> kAccounts{"chem", "physics", "Bio", "x*y"};
   static inline const std::vector<std::string> kStates{"COMPLETED", "FAILED", "TIMEOUT"};
   static inline const std::vector<Software> kSoftware{

@@ -80,7 +80,8 @@ class SearchModel {
     Visibility visibility;
     if (!make_.one_in(4)) return visibility;
     visibility.all = false;
-    visibility.users = {make_.any(JobMaker::kUsers)};
+    visibility.users = {{.name = make_.any(JobMaker::kUsers)}};
+    if (make_.one_in(2)) visibility.users[0].uid = make_.any(JobMaker::kUids);
     if (make_.one_in(3)) visibility.accounts = {make_.any(JobMaker::kAccounts)};
     if (make_.one_in(6)) visibility.users.clear();
     return visibility;
@@ -579,7 +580,7 @@ TEST_F(CatalogSearchTest, GetsAJobWithItsTextsAndLaterEvents) {
 
   Visibility others;
   others.all = false;
-  others.users = {"bob"};
+  others.users = {{.name = "bob"}};
   EXPECT_TRUE(lab_.search().get({.id = "4711"}, others, 5)->empty());
   EXPECT_TRUE(lab_.search().get({.id = "4711", .cluster = "elsewhere"}, {}, 5)->empty());
   EXPECT_TRUE(

@@ -133,7 +133,7 @@ TEST_F(FileSearchTest, HidesWhatIsNotVisibleFromEveryCall) {
   store({job("1", "2026-11-01T00:00:00Z", "alice", "x\n"),
          job("2", "2026-11-02T00:00:00Z", "bob", "x\n"), unverified});
   Searchable::Request request;
-  request.visibility = {.all = false, .users = {"alice"}, .accounts = {}};
+  request.visibility = {.all = false, .users = {{.name = "alice"}}, .accounts = {}};
   request.count = true;
   request.exact = true;
   request.facets = {QueryField::kUser};
@@ -149,7 +149,7 @@ TEST_F(FileSearchTest, HidesWhatIsNotVisibleFromEveryCall) {
 
 TEST_F(FileSearchTest, ReadsForOneUserOnlyTheFolderOfThatUser) {
   store({job("1", "2026-11-01T00:00:00Z", "alice", "x\n")});
-  const Visibility alice{.all = false, .users = {"alice"}, .accounts = {}};
+  const Visibility alice{.all = false, .users = {{.name = "alice"}}, .accounts = {}};
   EXPECT_EQ(search_->get({.id = "1"}, alice, 10)->size(), 1u);
   fs::rename(fs::path(config_.root) / "alice", fs::path(config_.root) / "bob");
   EXPECT_EQ(search_->get({.id = "1"}, {}, 10)->size(), 1u);

@@ -119,7 +119,7 @@ TEST_F(TreeLeavesTest, AreThoseThatTheQueryAsksFor) {
   Query either = all_of({field_node(QueryField::kUser, "bob"), submitted_node("", "")});
   either.kind = Query::Kind::kOr;
   EXPECT_EQ(asked(either).size(), 5u);
-  Visibility own{.all = false, .users = {"bob"}, .accounts = {}};
+  Visibility own{.all = false, .users = {{.name = "bob"}}, .accounts = {}};
   EXPECT_EQ(leaves(layout, wanted_by(Query{}, own)),
             (Paths{"%75nverified/2026/11", "bob/2026/11"}));
   own.accounts = {"chem"};

@@ -274,7 +274,8 @@ TEST_F(ParseConfigTest, EachWrongTopKeyIsExplained) {
       {"source = 5", "f.toml:1: source: wrong type; write [source.NAME] and its options below"},
       {"sink = []", "f.toml:1: sink: wrong type; write [sink.NAME] and its options below"},
       {"cluster_ = { a = 1 }",
-       "f.toml:1: cluster_: unknown table; allowed: [source.NAME], [sink.NAME], [report]"},
+       "f.toml:1: cluster_: unknown table; allowed: [source.NAME], [sink.NAME], [report], "
+       "[serve]"},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.text);
@@ -311,12 +312,13 @@ TEST_F(ParseConfigTest, WrongTablesAreExplained) {
               ElementsAre("f.toml:4: sources: unknown table; did you mean \"source\"?"));
   EXPECT_THAT(
       problems_of(cluster + "[output]\n"),
-      ElementsAre(
-          "f.toml:4: output: unknown table; allowed: [source.NAME], [sink.NAME], [report]"));
+      ElementsAre("f.toml:4: output: unknown table; allowed: [source.NAME], [sink.NAME], [report], "
+                  "[serve]"));
   EXPECT_THAT(
       problems_of(cluster + "[[outputs]]\n"),
       ElementsAre(
-          "f.toml:4: outputs: unknown table; allowed: [source.NAME], [sink.NAME], [report]"));
+          "f.toml:4: outputs: unknown table; allowed: [source.NAME], [sink.NAME], [report], "
+          "[serve]"));
   EXPECT_THAT(problems_of("cluster = \"lab\"\n[source.s]\n[[sink]]\n"),
               ElementsAre("f.toml:3: sink: has no name; write [sink.NAME] instead of [[sink]]"));
   EXPECT_THAT(
@@ -346,6 +348,25 @@ TEST_F(ParseConfigTest, TheTableOfMailsIsRead) {
   EXPECT_EQ(config.report.mail->min_wasted_core_hours, 2.5);
   EXPECT_EQ(config.report.mail->consent, "opt-in");
   EXPECT_EQ(config.report.mail->language, "en");
+}
+
+TEST_F(ParseConfigTest, TheTableOfTheQueryServiceIsReadIfItIsThere) {
+  const std::string start = "cluster = \"lab\"\n[source.s]\n[sink.k]\n";
+  Problems problems;
+  EXPECT_FALSE(parse_config(start, "f.toml", problems).serve);
+  const auto serve =
+      parse_config(start + "[serve]\nreader_groups = [\"hpc-support\"]\n", "f.toml", problems)
+          .serve;
+  EXPECT_TRUE(problems.empty());
+  ASSERT_TRUE(serve);
+  EXPECT_EQ(serve->socket, "/run/scriptorium-web/query.sock");
+  EXPECT_THAT(serve->reader_groups, ElementsAre("hpc-support"));
+  EXPECT_THAT(problems_of(start + "[serve]\nreader_group = []\n"),
+              ElementsAre("f.toml:5: serve.reader_group: unknown key; did you mean "
+                          "\"reader_groups\"?"));
+  EXPECT_THAT(problems_of(start + "[serve]\nsocket = \"x\"\nreader_groups = [\"\"]\n"),
+              ElementsAre(HasSubstr("serve.socket: is not an absolute path"),
+                          HasSubstr("serve.reader_groups: cannot be a group's name")));
 }
 
 TEST_F(ParseConfigTest, MistakesInTheTableOfMailsAreExplained) {

@@ -218,6 +218,7 @@ JobRun run_of(const Event& event, const Json& usage, const std::optional<Timesta
   take_run(row, {}, usage, started, ended);
   const bool partial = text_at(member(usage, "quality"), "status") == "partial";
   JobRun run{.user = either(event.user.name, event.user.id),
+             .uid = event.user.id,
              .verified = event.user.verified,
              .account = event.job.account,
              .partition = event.job.partition,

@@ -1,0 +1,31 @@
+#include "core/query/visible_store.h"
+
+namespace scriptorium::query {
+
+Result<Searchable::Answer> VisibleStore::search(const Request& request) {
+  Request own = request;
+  own.visibility = visibility_;
+  return store_.search(own);
+}
+
+Result<std::vector<Searchable::Record>> VisibleStore::get(const Selector& selector,
+                                                          const Visibility& /*visibility*/,
+                                                          std::size_t limit) {
+  return store_.get(selector, visibility_, limit);
+}
+
+Result<std::vector<JobRow>> VisibleStore::family(std::uint64_t family,
+                                                 const Visibility& /*visibility*/,
+                                                 std::optional<Timestamp> before,
+                                                 std::size_t limit) {
+  return store_.family(family, visibility_, before, limit);
+}
+
+Result<std::vector<std::string>> VisibleStore::runs(const RunRequest& request,
+                                                    const std::function<void(const JobRun&)>& use) {
+  RunRequest own = request;
+  own.visibility = visibility_;
+  return store_.runs(own, use);
+}
+
+}  // namespace scriptorium::query

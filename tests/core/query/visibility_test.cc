@@ -1,0 +1,136 @@
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/api/kit/search/job_facts.h"
+#include "core/api/searchable.h"
+#include "core/query/visible_store.h"
+#include "tests/support/event_factory.h"
+
+// Who may see a job, as one table: alice is uid 1001 here.
+namespace scriptorium {
+namespace {
+
+const Visibility kAlice{.all = false, .users = {{.name = "alice", .uid = "1001"}}, .accounts = {}};
+const Visibility kAliceOfAnyUid{.all = false, .users = {{.name = "alice"}}, .accounts = {}};
+const Visibility kChem{.all = false, .users = {}, .accounts = {"chem"}};
+const Visibility kNobody{.all = false, .users = {}, .accounts = {}};
+
+struct Case {
+  const char* what;
+  std::optional<std::string> user;
+  std::optional<std::string> uid;
+  bool verified;
+  std::optional<std::string> account;
+  bool alice;
+  bool alice_of_any_uid;
+  bool chem;
+};
+
+const std::vector<Case> kCases{
+    {"her own", "alice", "1001", true, "chem", true, true, true},
+    {"claimed by its environment", "alice", "1001", false, std::nullopt, false, false, false},
+    {"claimed, with an account", "alice", "1001", false, "chem", false, false, false},
+    {"a uid that is unknown", "alice", std::nullopt, true, "bio", true, true, false},
+    {"the name on another cluster, or of a user who left", "alice", "999", true, "bio", false, true,
+     false},
+    {"the same, in the account", "alice", "999", true, "chem", false, true, true},
+    {"her uid under a former name", "alicia", "1001", true, "bio", false, false, false},
+    {"another's", "bob", "1002", true, "bio", false, false, false},
+    {"another's in the account", "bob", "1002", true, "chem", false, false, true},
+    {"a name in another case", "Alice", "1001", true, "CHEM", false, false, false},
+    {"without a name", std::nullopt, "1001", true, std::nullopt, false, false, false},
+    {"without anything", std::nullopt, std::nullopt, true, std::nullopt, false, false, false},
+};
+
+TEST(VisibilityTest, AJobAndItsRunsAreSeenByTheSamePeople) {
+  for (const Case& c : kCases) {
+    JobRow job;
+    job.user = c.user;
+    job.uid = c.uid;
+    job.verified = c.verified;
+    job.account = c.account;
+    const JobRun run{.user = c.user, .uid = c.uid, .verified = c.verified, .account = c.account};
+    const auto expect = [&](const Visibility& who, bool sees) {
+      EXPECT_EQ(is_visible(job, who), sees) << c.what;
+      EXPECT_EQ(is_visible(run, who), sees) << c.what;
+    };
+    expect(kAlice, c.alice);
+    expect(kAliceOfAnyUid, c.alice_of_any_uid);
+    expect(kChem, c.chem);
+    expect(kNobody, false);
+    expect({}, true);
+  }
+}
+
+TEST(VisibilityTest, OfUseWithoutAScriptTheUseSaysWhoseItIs) {
+  Event use = test::make_event_value("4711");
+  use.kind = "usage.job";
+  use.files.clear();
+  use.extra_json = R"({"job":{"ended_at":"2026-11-21T02:00:00Z"}})";
+  JobRow job;
+  const auto run = join(job, use);
+  ASSERT_TRUE(run);
+  EXPECT_TRUE(is_visible(job, kAlice));
+  EXPECT_TRUE(is_visible(*run, kAlice));
+  use.user.verified = false;
+  JobRow claimed;
+  const auto claimed_run = join(claimed, use);
+  EXPECT_FALSE(is_visible(claimed, kAlice));
+  EXPECT_FALSE(is_visible(*claimed_run, kAlice));
+}
+
+TEST(VisibilityTest, WhatTheSchedulerSaysLastOfARunsAccountDecidesWhoSeesTheRun) {
+  Event use = test::make_event_value("4711");
+  JobRow job = row_of(use);
+  use.kind = "usage.job";
+  use.job.account = "bio";
+  use.extra_json = R"({"job":{"ended_at":"2026-11-21T02:00:00Z"}})";
+  const auto run = join(job, use);
+  EXPECT_FALSE(is_visible(*run, kChem));
+  EXPECT_TRUE(is_visible(*run, {.all = false, .users = {}, .accounts = {"bio"}}));
+}
+
+// Keeps the visibility of the last call.
+class AskedStore final : public Searchable {
+ public:
+  Speed speed() const noexcept override { return Speed::kIndexed; }
+  Result<Answer> search(const Request& request) override {
+    asked = request.visibility;
+    return Answer{};
+  }
+  Result<std::vector<Record>> get(const Selector&, const Visibility& visibility,
+                                  std::size_t) override {
+    asked = visibility;
+    return std::vector<Record>{};
+  }
+  Result<std::vector<JobRow>> family(std::uint64_t, const Visibility& visibility,
+                                     std::optional<Timestamp>, std::size_t) override {
+    asked = visibility;
+    return std::vector<JobRow>{};
+  }
+  Result<std::vector<std::string>> runs(const RunRequest& request,
+                                        const std::function<void(const JobRun&)>&) override {
+    asked = request.visibility;
+    return std::vector<std::string>{};
+  }
+  std::optional<Visibility> asked;
+};
+
+TEST(VisibilityTest, AStoreForOneReaderAsksEachCallWithThatReadersVisibility) {
+  AskedStore all;
+  query::VisibleStore alices(all, kAlice);
+  const auto is_alices = [&] {
+    const auto asked = std::exchange(all.asked, std::nullopt);
+    return asked && !asked->all && asked->users.size() == 1 && asked->users[0].name == "alice";
+  };
+  EXPECT_TRUE(alices.search({.visibility = kChem}) && is_alices());
+  EXPECT_TRUE(alices.get({}, {}, 1) && is_alices());
+  EXPECT_TRUE(alices.family(1, {}, std::nullopt, 1) && is_alices());
+  EXPECT_TRUE(alices.runs({}, [](const JobRun&) {}) && is_alices());
+}
+
+}  // namespace
+}  // namespace scriptorium
