@@ -24,8 +24,8 @@ class SegmentRuns {
         names_(db_),
         select_(db_, std::string("SELECT ") + kRunColumns + ", event, record" +
                          column_of_job("modules", request.modules) +
-                         column_of_job("cluster", request.origin) +
-                         column_of_job("uid", !request.visibility.all, kIfVerified) +
+                         column_of_job("cluster", request.origin || is_restricted(request)) +
+                         column_of_job("uid", is_restricted(request), kIfVerified) +
                          " FROM later WHERE ended >= ? AND ended < ?") {}
 
   // A day at a time, so that the -wal of a daemon that writes can be used again in between.
@@ -45,6 +45,9 @@ class SegmentRuns {
  private:
   // Where they are in select_.
   enum Column { kEvent = kRunColumnCount, kRecord, kModules, kCluster, kUid };
+  static bool is_restricted(const Searchable::RunRequest& request) {
+    return !request.visibility.all;
+  }
   static std::string column_of_job(const std::string& name, bool is_asked,
                                    const std::string& condition = "") {
     return is_asked ? ", (SELECT " + name + " FROM jobs WHERE id = later.job" + condition + ")"
@@ -58,11 +61,11 @@ class SegmentRuns {
       auto run = read_run(select_, 0, names_);
       if (!run) continue;
       if (!select_.is_null(kUid)) run->uid = names_.text(select_.integer(kUid));
+      if (!select_.is_null(kCluster)) run->cluster = names_.text(select_.integer(kCluster));
       if (!is_visible(*run, request_.visibility)) continue;
       if (!select_.is_null(kModules))
         run->modules = split_lines(names_.text(select_.integer(kModules)));
       if (request_.origin) {
-        run->cluster = names_.text(select_.integer(kCluster));
         run->key = select_.text(kEvent);
         if (request_.with_event && request_.with_event(*run)) run->event = event_of(*run);
       }

@@ -330,7 +330,8 @@ IdSet FieldIndex::visible_chunks(const Visibility& visibility) {
     set |= chunks_of_values(name_field(field), std::move(ids));
   };
   for (const Visibility::User& user : visibility.users) add(QueryField::kUser, user.name);
-  for (const std::string& account : visibility.accounts) add(QueryField::kAccount, account);
+  for (const Visibility::Account& account : visibility.accounts)
+    add(QueryField::kAccount, account.name);
   return set;
 }
 

@@ -65,12 +65,14 @@ bool Judge::remembered(Memo& memo, std::int64_t id, Decide decide) {
 bool Judge::is_visible(const RawJob& job) {
   if (visibility_.all) return true;
   if ((job.flags & kVerifiedFlag) == 0) return false;
-  const auto [answer, is_new] = visible_.try_emplace({job.user, job.uid, job.account}, false);
+  const auto [answer, is_new] =
+      visible_.try_emplace({job.cluster, job.user, job.uid, job.account}, false);
   if (is_new) {
     const auto text = [&](std::int64_t id) {
       return id == 0 ? std::nullopt : std::optional<std::string>(reader_.name(id));
     };
     JobRow row;
+    row.cluster = text(job.cluster).value_or("");
     row.user = text(job.user);
     row.uid = text(job.uid);
     row.account = text(job.account);

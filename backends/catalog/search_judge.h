@@ -61,7 +61,7 @@ class Judge {
   EnvironmentLeaves environments_;
   std::vector<Memo> memos_;                              // of each leaf
   std::vector<Memo> uid_memos_;                          // of each leaf: a user by uid
-  std::map<std::array<std::int64_t, 3>, bool> visible_;  // by user, uid, account
+  std::map<std::array<std::int64_t, 4>, bool> visible_;  // by cluster, user, uid, account
   std::int64_t outcome_job_ = -1;
   JobRow outcome_;
 };

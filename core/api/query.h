@@ -196,8 +196,8 @@ struct JobRun {
   };
   std::vector<Program> programs;
   // Filled where they are asked for.
-  std::vector<std::string> modules;  // of its script
-  std::string cluster;
+  std::vector<std::string> modules;    // of its script
+  std::string cluster;                 // also where a reader does not see all runs
   std::string key;                     // differs for each run of a store; any bytes
   std::shared_ptr<const Event> event;  // the usage.job that describes it
 

@@ -13,8 +13,10 @@ bool may_be_seen(const Job& job, const Visibility& visibility) {
     return job.user == user.name && (!user.uid || !job.uid || job.uid == user.uid);
   };
   if (std::any_of(visibility.users.begin(), visibility.users.end(), is_owner)) return true;
-  const auto& accounts = visibility.accounts;
-  return job.account && std::find(accounts.begin(), accounts.end(), *job.account) != accounts.end();
+  return std::any_of(visibility.accounts.begin(), visibility.accounts.end(),
+                     [&](const Visibility::Account& account) {
+                       return job.account == account.name && job.cluster == account.cluster;
+                     });
 }
 
 }  // namespace

@@ -31,7 +31,11 @@ struct Visibility {
     std::optional<std::string> uid = std::nullopt;  // in digits; absent: any
   };
   std::vector<User> users;
-  std::vector<std::string> accounts;  // of verified jobs only
+  struct Account {
+    std::string cluster;
+    std::string name;
+  };
+  std::vector<Account> accounts;  // of verified jobs only
 };
 bool is_visible(const JobRow& job, const Visibility& visibility);
 bool is_visible(const JobRun& run, const Visibility& visibility);

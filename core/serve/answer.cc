@@ -15,6 +15,7 @@ namespace {
 constexpr std::size_t kMostLines = 100;
 constexpr std::size_t kMostFacetValues = 10'000;
 constexpr std::size_t kRecordedIds = 10;
+constexpr std::int64_t kCoordinatorsValidFor = 86'400 * kSecond;
 
 // Items of one message: enough that few are needed, and few enough that large ones fit.
 constexpr std::size_t kHitsOfMessage = 10;
@@ -42,10 +43,29 @@ std::string question_of(const Ask& ask) {
          format_rfc3339(ask.runs.until, TimePrecision::kSeconds);
 }
 
+// Coordinators see the jobs of their accounts, if the scheduler said so within a day.
+Visibility visibility_of(const Caller& caller, Searchable& store) {
+  Visibility visibility = caller.visibility;
+  if (visibility.all) return visibility;
+  const auto lists = store.coordinators();
+  if (!lists) return visibility;
+  const std::int64_t oldest = system_clock().now().nanoseconds - kCoordinatorsValidFor;
+  for (const CoordinatorList& list : *lists) {
+    if (list.asked_at.nanoseconds < oldest) continue;
+    for (const AccountCoordinators& account : list.accounts) {
+      if (std::find(account.users.begin(), account.users.end(), caller.login) !=
+          account.users.end())
+        visibility.accounts.push_back({list.cluster, account.account});
+    }
+  }
+  return visibility;
+}
+
 class Answering {
  public:
-  Answering(const Ask& ask, Searchable& store, const AnswerContext& context)
-      : ask_(ask), store_(store), context_(context) {}
+  Answering(const Ask& ask, Searchable& store, const Visibility& visibility,
+            const AnswerContext& context)
+      : ask_(ask), store_(store), visibility_(visibility), context_(context) {}
 
   Result<Reply> run() {
     switch (ask_.call) {
@@ -146,7 +166,9 @@ class Answering {
   Logger::Fields fields() const {
     return {{"user", context_.caller.login},
             {"uid", context_.caller.uid},
-            {"sees", context_.caller.visibility.all ? "all" : "own"},
+            {"sees", visibility_.all                ? "all"
+                     : visibility_.accounts.empty() ? "own"
+                                                    : "own and accounts"},
             {"store", ask_.store},
             {"call", name_of(ask_.call)},
             {"asked", question_of(ask_)}};
@@ -183,6 +205,7 @@ class Answering {
 
   const Ask& ask_;
   Searchable& store_;
+  const Visibility& visibility_;
   const AnswerContext& context_;
 };
 
@@ -196,9 +219,11 @@ Reply answer(const Ask& ask, const AnswerContext& context) {
     return refusal(
         {ErrorKind::kInvalidConfig, "the query service has no indexed sink \"" + ask.store + "\""});
   }
-  query::VisibleStore visible(*store->searchable, context.caller.visibility);
-  auto reply = call_plugin("its plugin", ErrorKind::kPermanent,
-                           [&] { return Answering(ask, visible, context).run(); });
+  auto reply = call_plugin("its plugin", ErrorKind::kPermanent, [&] {
+    const Visibility visibility = visibility_of(context.caller, *store->searchable);
+    query::VisibleStore visible(*store->searchable, visibility);
+    return Answering(ask, visible, visibility, context).run();
+  });
   return reply ? *std::move(reply) : refusal(reply.error());
 }
 

@@ -17,7 +17,8 @@ struct Caller {
   Visibility visibility{.all = false, .users = {}, .accounts = {}};
 };
 
-// root and members of `reader_groups` see all jobs, others their own. kPermanent: the uid has no
+// root and members of `reader_groups` see all jobs, others their own; answer() adds the accounts
+// that they coordinate. kPermanent: the uid has no
 // login here. May take seconds (core/base/accounts.h). Threads: any.
 Result<Caller> find_caller(uid_t uid, const std::vector<std::string>& reader_groups);
 

@@ -22,12 +22,20 @@ from test_search_reference import FakeSlurm
 
 pytestmark = pytest.mark.skipif(not harness.IS_ROOT, reason="only root can be several users")
 
-ALICE, BOB, SUPPORT, SERVICE = "games", "irc", "news", "backup"
+ALICE, BOB, SUPPORT, SERVICE, COORDINATOR = "games", "irc", "news", "backup", "uucp"
 GONE = 999
 # id: owner, seconds before now at which it was submitted, state
 JOBS = {201: (ALICE, 9000, "COMPLETED"), 202: (ALICE, 8000, "FAILED"),
         203: (ALICE, 7000, "COMPLETED"),
         301: (BOB, 6500, "COMPLETED"), 302: (BOB, 5500, "FAILED")}
+
+
+# The coordinator's; the other jobs are of the account bio.
+CHEM = {201, 203, 302}
+
+
+def account_of(job):
+    return "chem" if job in CHEM else "bio"
 
 
 def jobs_of(user):
@@ -42,16 +50,20 @@ class Site:
         shutil.chown(self.socket.parent, SERVICE)
         slurm, spool, now = FakeSlurm(work), harness.Spool(work / "spool"), int(time.time())
         (slurm.directory / "rows").write_text("".join(
-            accounting_rows(job, now - before, 1000, 100 * MIB, state, user=user)
+            accounting_rows(job, now - before, 1000, 100 * MIB, state, user=user,
+                            account=account_of(job))
             for job, (user, before, state) in JOBS.items()))
         slurm.queue.write_text("".join(
             f"{job}|{job}|N/A|{(uid := pwd.getpwnam(user).pw_uid)}|{uid}|{now - before}|N/A|N/A|"
-            f"0|PD|1|chem@normal@cpu@/tmp@md_{job}@\n" for job, (user, before, _) in JOBS.items()))
+            f"0|PD|1|{account_of(job)}@normal@cpu@/tmp@md_{job}@\n"
+            for job, (user, before, _) in JOBS.items()))
         for job, (_, before, _) in JOBS.items():
             spool.write(job, f"#!/bin/bash\nmodule load GROMACS/2024.2\nmpirun gmx_mpi mdrun -s "
                              f"run_{job}.tpr -v\ncp confout.gro results\n".encode(),
                         [b"SLURM_JOB_NAME=md_%d" % job])
             os.utime(spool.entry(job) / "script", (now - before, now - before))
+        (work / "sacctmgr").write_text(f"#!/bin/sh\necho 'bio|'; echo 'chem|{COORDINATOR}'\n")
+        (work / "sacctmgr").chmod(0o755)
         self.daemon = archived(self.make_daemon, work, "catalog", events=2 * len(JOBS))
         self.configure(f'[serve]\nsocket = "{self.socket}"\nreader_groups = ["{SUPPORT}"]\n')
 
@@ -135,6 +147,29 @@ def test_a_member_of_a_reader_group_finds_all(site):
     assert "run_301" in site.ask(SUPPORT, "show", "301").stdout
     by = json.loads(site.ask(SUPPORT, "report", "--by", "user", "--since", "1d", "--json").stdout)
     assert {row["user"] for row in by["rows"]} == {ALICE, BOB}
+
+
+def test_a_coordinator_finds_the_jobs_of_the_account_for_a_day(site):
+    file = site.work / "catalog" / "coordinators.json"
+    wait_for(file.exists, "the daemon has asked who coordinates")
+    found = site.ask(COORDINATOR, "search", "--ids")
+    assert sorted(found.stdout.split()) == sorted(str(job) for job in CHEM), found
+    assert "run_302" in site.ask(COORDINATOR, "show", "302").stdout
+    denied = site.ask(COORDINATOR, "show", "301")
+    absent = site.ask(COORDINATOR, "show", str(GONE))
+    assert (denied.returncode, denied.stderr.replace("301", "")) == (
+        absent.returncode, absent.stderr.replace(str(GONE), ""))
+    by = json.loads(site.ask(COORDINATOR, "report", "--by", "account", "--since", "1d",
+                             "--json").stdout)
+    assert [(row["account"], row["jobs"]) for row in by["rows"]] == [("chem", len(CHEM))]
+    lists = json.loads(file.read_text())
+    kept = file.read_text()
+    for change in ({"asked_at": "2026-01-01T00:00:00Z"}, {"accounts": {"chem": []}}):
+        file.write_text(json.dumps({"lab": {**lists["lab"], **change}}))
+        gone = site.ask(COORDINATOR, "search", "--ids")
+        assert (gone.returncode, gone.stdout) == (NOTHING_FOUND, ""), (change, gone)
+    file.write_text(kept)
+    assert site.ask(COORDINATOR, "search", "--ids").returncode == EX_OK
 
 
 def test_a_user_shows_compares_and_reports_the_own_jobs(site):

@@ -101,6 +101,7 @@ class RunsTest : public ::testing::Test {
       const auto [modules, uid] = std::pair(run.modules, run.uid);
       run = as_stored(std::move(run));
       std::tie(run.modules, run.uid) = std::tie(modules, uid);
+      run.cluster = test_support::job_at("1", 0).cluster;
     }
   }
 
@@ -193,11 +194,17 @@ TEST_F(RunsTest, OthersJobsDoNotExist) {
   for (const Visibility& who :
        {Visibility{.all = false, .users = {{.name = "user3"}}, .accounts = {}},
         Visibility{.all = false, .users = {{.name = "user3", .uid = "1"}}, .accounts = {}},
-        Visibility{.all = false, .users = {}, .accounts = {"acc1"}}, Visibility{.all = false}}) {
+        Visibility{.all = false, .users = {}, .accounts = {{"lab", "acc1"}}},
+        Visibility{.all = false}}) {
     const Searchable::RunRequest request{.visibility = who};
     EXPECT_EQ(found(request), expected(request));
     EXPECT_LT(found(request).size(), 80U);
   }
+  Searchable::RunRequest request{
+      .visibility = {.all = false, .users = {}, .accounts = {{"lab", "acc0"}}}};
+  EXPECT_GT(found(request).size(), 5U);
+  request.visibility.accounts[0].cluster = "old";
+  EXPECT_TRUE(found(request).empty());
 }
 
 TEST_F(RunsTest, AfterRewritingTheyAreTheSame) {

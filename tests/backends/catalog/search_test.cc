@@ -82,7 +82,8 @@ class SearchModel {
     visibility.all = false;
     visibility.users = {{.name = make_.any(JobMaker::kUsers)}};
     if (make_.one_in(2)) visibility.users[0].uid = make_.any(JobMaker::kUids);
-    if (make_.one_in(3)) visibility.accounts = {make_.any(JobMaker::kAccounts)};
+    if (make_.one_in(3))
+      visibility.accounts = {{make_.one_in(4) ? "Wide" : "lab", make_.any(JobMaker::kAccounts)}};
     if (make_.one_in(6)) visibility.users.clear();
     return visibility;
   }

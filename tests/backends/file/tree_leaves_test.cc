@@ -122,7 +122,7 @@ TEST_F(TreeLeavesTest, AreThoseThatTheQueryAsksFor) {
   Visibility own{.all = false, .users = {{.name = "bob"}}, .accounts = {}};
   EXPECT_EQ(leaves(layout, wanted_by(Query{}, own)),
             (Paths{"%75nverified/2026/11", "bob/2026/11"}));
-  own.accounts = {"chem"};
+  own.accounts = {{"lab", "chem"}};
   EXPECT_EQ(leaves(layout, wanted_by(Query{}, own)).size(), 5u);
 }
 

@@ -15,8 +15,10 @@ namespace {
 
 const Visibility kAlice{.all = false, .users = {{.name = "alice", .uid = "1001"}}, .accounts = {}};
 const Visibility kAliceOfAnyUid{.all = false, .users = {{.name = "alice"}}, .accounts = {}};
-const Visibility kChem{.all = false, .users = {}, .accounts = {"chem"}};
+const Visibility kChem{.all = false, .users = {}, .accounts = {{"lab", "chem"}}};
 const Visibility kNobody{.all = false, .users = {}, .accounts = {}};
+
+const Visibility kOldChem{.all = false, .users = {}, .accounts = {{"old", "chem"}}};
 
 struct Case {
   const char* what;
@@ -48,11 +50,16 @@ const std::vector<Case> kCases{
 TEST(VisibilityTest, AJobAndItsRunsAreSeenByTheSamePeople) {
   for (const Case& c : kCases) {
     JobRow job;
+    job.cluster = "lab";
     job.user = c.user;
     job.uid = c.uid;
     job.verified = c.verified;
     job.account = c.account;
-    const JobRun run{.user = c.user, .uid = c.uid, .verified = c.verified, .account = c.account};
+    const JobRun run{.user = c.user,
+                     .uid = c.uid,
+                     .verified = c.verified,
+                     .account = c.account,
+                     .cluster = "lab"};
     const auto expect = [&](const Visibility& who, bool sees) {
       EXPECT_EQ(is_visible(job, who), sees) << c.what;
       EXPECT_EQ(is_visible(run, who), sees) << c.what;
@@ -60,6 +67,7 @@ TEST(VisibilityTest, AJobAndItsRunsAreSeenByTheSamePeople) {
     expect(kAlice, c.alice);
     expect(kAliceOfAnyUid, c.alice_of_any_uid);
     expect(kChem, c.chem);
+    expect(kOldChem, false);  // an account of that name on another cluster
     expect(kNobody, false);
     expect({}, true);
   }
@@ -88,9 +96,11 @@ TEST(VisibilityTest, WhatTheSchedulerSaysLastOfARunsAccountDecidesWhoSeesTheRun)
   use.kind = "usage.job";
   use.job.account = "bio";
   use.extra_json = R"({"job":{"ended_at":"2026-11-21T02:00:00Z"}})";
-  const auto run = join(job, use);
+  auto run = join(job, use);
+  ASSERT_TRUE(run);
+  run->cluster = "lab";
   EXPECT_FALSE(is_visible(*run, kChem));
-  EXPECT_TRUE(is_visible(*run, {.all = false, .users = {}, .accounts = {"bio"}}));
+  EXPECT_TRUE(is_visible(*run, {.all = false, .users = {}, .accounts = {{"lab", "bio"}}}));
 }
 
 // Keeps the visibility of the last call.

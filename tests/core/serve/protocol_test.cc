@@ -67,7 +67,8 @@ TEST(ProtocolTest, EveryMemberOfAnAskArrives) {
 
 TEST(ProtocolTest, AClientCannotSendAVisibility) {
   Ask ask;
-  ask.search.visibility = {.all = false, .users = {{.name = "root"}}, .accounts = {"chem"}};
+  ask.search.visibility = {
+      .all = false, .users = {{.name = "root"}}, .accounts = {{"lab", "chem"}}};
   ask.runs.visibility = ask.search.visibility;
   const Ask got = sent(ask);
   EXPECT_TRUE(got.search.visibility.users.empty());

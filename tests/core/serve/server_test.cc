@@ -119,6 +119,9 @@ class HeldStore final : public Searchable {
     return state_.with([](const State& s) { return s.begun; });
   }
 
+  Result<std::vector<CoordinatorList>> coordinators() override { return lists; }
+
+  std::vector<CoordinatorList> lists;
   std::uint64_t runs_of_each = 700;
   std::shared_ptr<const Event> event;  // of each job
 
@@ -260,6 +263,30 @@ TEST_F(ServerTest, AReaderSeesAllJobs) {
   start();
   EXPECT_THAT(ids(as(kSupport).search({})), ElementsAre("1", "2", "3"));
   EXPECT_THAT(ids(as(kBob).search({})), ElementsAre("2"));
+}
+
+TEST_F(ServerTest, ACoordinatorSeesTheJobsOfTheAccountsIfTheSchedulerSaidSoWithinADay) {
+  constexpr std::int64_t kHour = 3'600 * kSecond;
+  const JobRow job = job_of("bob", kBob, "2");
+  const std::int64_t now = system_clock().now().nanoseconds;
+  store_.lists = {{.cluster = job.cluster,
+                   .asked_at = {now - 23 * kHour},
+                   .accounts = {{"law", {"bob"}}, {*job.account, {"carol", "alice"}}}}};
+  start();
+  EXPECT_THAT(ids(as(kAlice).search({})), ElementsAre("1", "2", "3"));
+  EXPECT_THAT(log_.messages().back().text(), HasSubstr("sees=own and accounts"));
+  EXPECT_EQ(as(kAlice).get({.id = "2"}, {}, 5)->size(), 1U);
+  EXPECT_EQ(as(kAlice).family(1, {}, std::nullopt, 5)->size(), 3U);
+  std::uint64_t runs = 0;
+  ASSERT_TRUE(as(kAlice).runs({}, [&](const JobRun&) { ++runs; }));
+  EXPECT_EQ(runs, 3 * 700U);
+  EXPECT_THAT(ids(as(kBob).search({})), ElementsAre("2")) << "law has no job";
+  store_.lists[0].cluster = "elsewhere";
+  EXPECT_THAT(ids(as(kAlice).search({})), ElementsAre("1"));
+  store_.lists[0].cluster = job.cluster;
+  store_.lists[0].asked_at = {now - 25 * kHour};
+  EXPECT_THAT(ids(as(kAlice).search({})), ElementsAre("1"));
+  EXPECT_THAT(log_.messages().back().text(), HasSubstr("sees=own,"));
 }
 
 TEST_F(ServerTest, WhatIsAskedForIsRecordedFirst) {
