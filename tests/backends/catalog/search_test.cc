@@ -5,7 +5,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iostream>
+#include <limits>
 #include <map>
 #include <set>
 #include <string>
@@ -587,6 +589,46 @@ TEST_F(CatalogSearchTest, GetsAJobWithItsTextsAndLaterEvents) {
   EXPECT_TRUE(
       lab_.search().get({.id = "4711", .cluster = "lab", .time = plain.time}, {}, 5)->size() == 1U);
   EXPECT_TRUE(lab_.search().get({.id = "'; --"}, {}, 5)->empty());
+}
+
+// Of a client of the query service, which need not use our parser.
+TEST(CatalogHostileQueryTest, ATreeThatNoParserMakesIsAnsweredOrRefused) {
+  JobMaker make(7);
+  SearchLab lab(100);
+  test::fill(lab, make, 120);
+  const std::vector<std::string> texts{
+      "",     " ",          "*",   "**a**",   std::string(1, '\0'),
+      "\xFF", "a\nb",       "(((", "a{9}{9}", "[[:alpha:]]*",
+      "%",    "'; DROP --", "\\",  "mdrun",   std::string(5000, 'x')};
+  const std::vector<std::int64_t> numbers{0, 1, -1, std::numeric_limits<std::int64_t>::max(),
+                                          std::numeric_limits<std::int64_t>::min()};
+  const std::function<Query(int)> tree = [&](int depth) {
+    Query query{.kind = static_cast<Query::Kind>(make.below(9))};
+    std::size_t children = query.kind == Query::Kind::kNot ? 1 : 0;
+    if (query.kind == Query::Kind::kAnd || query.kind == Query::Kind::kOr)
+      children = 2 + make.below(3);
+    if (depth == 0 && children > 0) query.kind = Query::Kind::kText;
+    for (std::size_t i = 0; depth > 0 && i < children; ++i)
+      query.children.push_back(tree(depth - 1));
+    query.part = static_cast<JobPart>(make.below(2));
+    query.field = static_cast<QueryField>(make.below(kQueryFieldCount));
+    query.text = make.any(texts);
+    query.name = make.any(texts);
+    query.prefix = make.one_in(2);
+    query.ignore_case = make.one_in(2);
+    query.percent = make.one_in(2);
+    if (make.one_in(2)) query.from = make.any(numbers);
+    if (make.one_in(2)) query.to = make.any(numbers);
+    return query;
+  };
+  std::size_t answered = 0;
+  for (int i = 0; i < 1'500; ++i) {
+    Request request = everything(tree(static_cast<int>(make.below(4))));
+    request.count = true;
+    request.most_lines = 3;
+    if (lab.search().search(request)) ++answered;
+  }
+  EXPECT_GT(answered, 300U);
 }
 
 TEST_F(CatalogSearchTest, ATaskOfAnArrayIsTheArrayIfItHasNoRowItself) {
