@@ -157,6 +157,7 @@ std::vector<std::string> JobSearch::other_ids() {
 }
 
 void JobSearch::ask_journal() {
+  if (stores_.asks_service()) return;
   const Json request{{"command", "find"}, {"job", job_}};
   const auto answer =
       control(stores_.setup().config.core.state_dir,

@@ -89,7 +89,7 @@ void OpenStores::ask_service(Console& console) {
     // Where a site has a service, its users expect an answer of it.
     if (given) {
       console.err << "scriptorium: the query service is not on this host (" << printable(socket)
-                  << "); other sinks are searched\n";
+                  << ")" << (stores_.empty() ? "" : "; other sinks are searched") << "\n";
     }
     return;
   }

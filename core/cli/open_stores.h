@@ -41,6 +41,8 @@ class OpenStores {
   // Whether the query service answers for this store, which then has the jobs that the caller may
   // see and no others.
   bool is_remote(const query::Store& store) const noexcept;
+  // Whether it answers for any; then the caller is a user who may not ask the daemon either.
+  bool asks_service() const noexcept { return !remote_.empty(); }
   // Why the query service, which would answer for the closed stores, does not; "": it does, or
   // there is none on this host.
   const std::string& service_problem() const noexcept { return service_problem_; }

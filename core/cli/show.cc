@@ -44,7 +44,8 @@ int print_raw(const StoredCapture& found, const JobName& name, const Arguments& 
 }
 
 // Says why nothing of the job is shown; the exit code.
-int not_found(const JobSearch& search, const JobName& name, bool has_usage, Console& console) {
+int not_found(const JobSearch& search, const OpenStores& stores, const JobName& name,
+              bool has_usage, Console& console) {
   if (has_usage) {
     return fail(console,
                 "no script of job " + name_text(name) + " was kept; \"scriptorium report " +
@@ -53,8 +54,10 @@ int not_found(const JobSearch& search, const JobName& name, bool has_usage, Cons
   }
   const bool failed = search.anything_failed();
   return fail(console,
-              "job " + name_text(name) + " is neither in the journal nor in a sink" +
-                  (failed ? " that could be asked" : ""),
+              stores.asks_service()
+                  ? "there is no job " + name_text(name) + " that you may see"
+                  : "job " + name_text(name) + " is neither in the journal nor in a sink" +
+                        (failed ? " that could be asked" : ""),
               failed ? kExitUnavailable : kExitNoInput);
 }
 
@@ -73,7 +76,7 @@ class Show {
       failed_ = failed_ || search.anything_failed();
       return kExitGood;
     }
-    if (found.empty()) return not_found(search, name, has_usage, console_);
+    if (found.empty()) return not_found(search, stores_, name, has_usage, console_);
     any_ = true;
     if (arguments_.raw) return print_raw(found.front(), name, arguments_, console_, found.size());
     for (const StoredCapture& capture : found) {

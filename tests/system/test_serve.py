@@ -175,6 +175,10 @@ def test_a_coordinator_finds_the_jobs_of_the_account_for_a_day(site):
 def test_a_user_shows_compares_and_reports_the_own_jobs(site):
     shown = site.ask(ALICE, "show", "203")
     assert shown.returncode == EX_OK and "run_203.tpr" in shown.stdout, shown
+    assert shown.stderr == ""
+    refused = site.ask(ALICE, "show", "301")
+    assert (refused.returncode, refused.stderr.splitlines()[-1]) == (
+        harness.EX_NOINPUT, "scriptorium: there is no job 301 that you may see")
     assert site.ask(ALICE, "show", "203", "--raw").stdout.startswith("#!/bin/bash\nmodule load")
     diff = site.ask(ALICE, "diff", "201", "203")
     assert diff.returncode == 1 and "run_203.tpr" in diff.stdout, diff
