@@ -371,7 +371,8 @@ def completed(text):
 def uncommented(text):
     """Options and tables that stand behind a '#' for the reader to switch on: '#key = value' and
     '#[sink.x]'."""
-    return re.sub(r"^#\s?(?=[a-z_]+\s*=\s|\[(?:source|sink|report)\.)", "", text, flags=re.M)
+    return re.sub(r"^#\s?(?=[a-z_]+\s*=\s|\[(?:serve\]|(?:source|sink|report)\.))", "", text,
+                  flags=re.M)
 
 
 def take(command, where, line, text, plugins_d=None):
