@@ -933,33 +933,38 @@ def accounts_figures(mail):
     return ran.group(1), had.group(1), dict(re.findall(r"- (\S+): (\d+|one) jobs?,", words))
 
 
-def test_coordinators_of_accounts_get_their_sums_once(coordinated, users):
+def test_three_users_a_coordinator_of_them_and_the_site_get_one_mail_each(coordinated, users):
+    head, part, other = users
+    coordinated.configure(site=[f"{other.name}@localhost"])  # delivered by exim
     result = coordinated.mail()
-    sent = coordinated.sent()
-    assert "5 mails sent" in result.stdout and result.stderr == ""
-    assert {name: len(mails) for name, mails in sent.items()} == {
-        users[0].name: 2, users[1].name: 2, users[2].name: 1}
-    [head] = about_accounts(sent[users[0].name])
-    [part] = about_accounts(sent[users[1].name])
+    assert "6 mails sent" in result.stdout and result.stderr == ""
+    for arguments in (["--all"], ["--account", "chem"], ["--user", head.name]):
+        coordinated.mail(*arguments)
+    sent = {user.name: user.mails() for user in users}
+    assert {name: len(mails) for name, mails in sent.items()} == {user.name: 2 for user in users}
+    assert len(set(ids_of(mail for mails in sent.values() for mail in mails))) == 6
     rows = {row["account"]: row for row in json.loads(harness.scriptorium(
         "report", "--by", "account", "--since", SINCE, "--until", UNTIL, "--json", "--config",
         coordinated.config, env={"TZ": "UTC"}).stdout)["rows"]}
     chem = 16 * (1 + 2 + 3)  # core hours, without those of the unverified job
+    bio = rows["bio"]["core_seconds"] // 3600
     assert rows["chem"]["core_seconds"] / 3600 == chem + 16 * 1000
-    assert accounts_figures(head) == ("6", str(chem + rows["bio"]["core_seconds"] // 3600),
-                                      {"bio": "3", "chem": "3"})
-    assert accounts_figures(part) == ("3", str(chem), {"chem": "3"})
-    for mail in (head, part):
+    for user, figures in ((head, ("6", str(chem + bio), {"bio": "3", "chem": "3"})),
+                          (part, ("3", str(chem), {"chem": "3"}))):
+        [mail] = about_accounts(sent[user.name])
+        assert accounts_figures(mail) == figures
         for text in (text_of(mail), html_of(mail)):
             assert "relax" not in text and "law" not in text
-            assert not any(user.name in text for user in users if user.name != mail["To"])
+            assert not any(one.name in text for one in users if one is not user)
         assert "Seen in" in text_of(mail) and "#SBATCH" not in text_of(mail)
         assert "~/.scriptorium/no-mail" in text_of(mail)
-    assert len(set(ids_of(mail for mails in sent.values() for mail in mails))) == 5
-    coordinated.mail()
-    coordinated.mail("--account", "chem")
-    coordinated.mail("--user", users[0].name)
-    assert sum(len(mails) for mails in coordinated.sent().values()) == 5
+    [site] = [mail for mail in sent[other.name] if mail["Subject"].startswith("Jobs on lab")]
+    all_hours = sum(row["core_seconds"] for row in rows.values()) // 3600
+    assert "8 jobs on lab ended in week 3 of 2025" in words_of(site)
+    assert f"Reserved: {all_hours} core hours" in words_of(site)
+    assert re.findall(r"- (\S+): (\d+|one) jobs?,", words_of(site)) == [
+        ("chem", "4"), ("law", "one"), ("bio", "3")]
+    assert not any(user.name in text_of(site) + html_of(site) for user in users)
 
 
 def test_coordinators_read_names_only_if_the_site_wants_it(coordinated, users):
