@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -454,6 +455,7 @@ class CatalogSearch final : public Searchable {
 
   Result<std::vector<CoordinatorList>> coordinators() override { return read_coordinators(root_); }
   Result<void> keep_coordinators(const CoordinatorList& list) override {
+    const std::lock_guard keeping(keeping_);
     return catalog::keep_coordinators(root_, list);
   }
 
@@ -462,6 +464,7 @@ class CatalogSearch final : public Searchable {
   ReaderPool pool_;
   const Clock& clock_;
   const SearchLimits limits_;
+  std::mutex keeping_;  // at a reload, the former source and the new one may both bring a list
 };
 
 }  // namespace

@@ -2,10 +2,10 @@
 
 #include <chrono>
 
-#include "core/base/thrown.h"
 #include "core/base/time.h"
 #include "core/daemon/log.h"
 #include "core/daemon/setup.h"
+#include "core/plugin/call_plugin.h"
 #include "core/plugin/loader.h"
 
 namespace scriptorium::cli {
@@ -16,7 +16,7 @@ constexpr std::chrono::seconds kPatience{60};
 }  // namespace
 
 Result<Coordinators> find_coordinators(const std::string& config_file,
-                                       const std::stop_token& stop) try {
+                                       const std::stop_token& stop) {
   Problems problems;
   const Setup setup = load_setup(config_file, problems);
   if (!problems.empty()) return Error{ErrorKind::kInvalidConfig, problems.list().front().text()};
@@ -31,7 +31,8 @@ Result<Coordinators> find_coordinators(const std::string& config_file,
                                 .clock = system_clock()};
     const auto adapter = create_spool_adapter(source.plugin, source.instance.table, context);
     if (!adapter) return adapter.error();
-    const auto accounts = (*adapter)->coordinators(stop, deadline);
+    const auto accounts = call_plugin("its plugin", ErrorKind::kPermanent,
+                                      [&] { return (*adapter)->coordinators(stop, deadline); });
     if (!accounts) return accounts.error().with_context(source.instance.name);
     if (!*accounts) continue;
     for (const AccountCoordinators& account : **accounts) {
@@ -40,8 +41,6 @@ Result<Coordinators> find_coordinators(const std::string& config_file,
     }
   }
   return coordinators;
-} catch (...) {
-  return Error{ErrorKind::kPermanent, "a plugin throws (" + thrown_text() + ")"};
 }
 
 }  // namespace scriptorium::cli

@@ -45,8 +45,7 @@ const std::vector<Section>& sections() {
             "a part of the archive was left alone. catalog rebuild: something is lost."},
            {"66",
             "There is no such job, dead letter, file or tree. report --mail: no job of the period, "
-            "or "
-            "no coordinator of the account. usage: this does not run in a job."},
+            "or no coordinator of the account. usage: this does not run in a job."},
            {"69",
             "No daemon answers, a check failed for which run would still start, or run --once "
             "could not settle everything. usage: the job cannot be measured."},

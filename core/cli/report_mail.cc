@@ -151,6 +151,10 @@ class MailRun {
   bool is_for_all() const noexcept {
     return arguments_.users.empty() && arguments_.account.empty();
   }
+  bool is_for(const std::string& user) const {
+    const auto& users = arguments_.users;
+    return users.empty() || std::find(users.begin(), users.end(), user) != users.end();
+  }
   bool stopped() const { return signal_.token().stop_requested(); }
   bool has_given_up() const { return counts_.undecided >= kMostUndecided; }
   Timestamp now() const { return system_clock().now(); }
@@ -323,17 +327,15 @@ void MailRun::plan_for(const MailKey& key, const mail::Sum& sum,
 }
 
 void MailRun::plan_for_users() {
-  const auto& users = arguments_.users;
   const std::vector<Person> people = summaries_->people();
-  for (const std::string& user : users) {
+  for (const std::string& user : arguments_.users) {
     if (std::none_of(people.begin(), people.end(),
                      [&](const Person& p) { return p.second == user; }))
       ++counts_.skipped["no job of this user ended then"];
   }
   for (const Person& person : people) {
     if (stopped()) return;
-    if (!users.empty() && std::find(users.begin(), users.end(), person.second) == users.end())
-      continue;
+    if (!is_for(person.second)) continue;
     plan_for(key_of(kUserMail, person), summaries_->sum(person), summaries_->examples(person));
   }
 }
@@ -343,14 +345,12 @@ int MailRun::plan_for_coordinators() {
   auto found = find_coordinators(arguments_.config_file, signal_.token());
   if (!found) return fail(console_, found.error());
   coordinators_ = *std::move(found);
-  const auto& users = arguments_.users;
   bool is_known = arguments_.account.empty();
   for (const auto& [person, accounts] : coordinators_) {
     if (stopped()) return kExitGood;
     if (!arguments_.account.empty() && !accounts.contains(arguments_.account)) continue;
     is_known = true;
-    if (!users.empty() && std::find(users.begin(), users.end(), person.second) == users.end())
-      continue;
+    if (!is_for(person.second)) continue;
     const mail::Summary summary = summaries_->of_accounts(person, accounts, false);
     if (summary.now.jobs > 0) plan_for(key_of(kCoordinatorMail, person), summary.now, {});
   }
@@ -384,10 +384,7 @@ bool MailRun::read_examples() {
 // Where a sink can be searched quickly; a file tree would have to be read as a whole.
 void MailRun::find_secrets() {
   std::vector<query::Store> stores;
-  if (places_.stores != nullptr) stores = places_.stores->list();
-  std::erase_if(stores, [](const query::Store& store) {
-    return store.searchable->speed() != Searchable::Speed::kIndexed;
-  });
+  if (places_.stores != nullptr) stores = query::indexed(places_.stores->list());
   if (stores.empty()) return;
   Query secret{.kind = Query::Kind::kField, .field = QueryField::kSecret, .text = "true"};
   Query submitted{.kind = Query::Kind::kRange, .field = QueryField::kSubmitted};

@@ -56,14 +56,6 @@ class SocketFile {
   const std::string path_;
 };
 
-std::vector<query::Store> indexed_of(const OpenStores& open) {
-  std::vector<query::Store> stores = open.list();
-  std::erase_if(stores, [](const query::Store& store) {
-    return store.searchable->speed() != Searchable::Speed::kIndexed;
-  });
-  return stores;
-}
-
 void wait_for(const std::stop_token& stop) {
   const StopSignal ended(stop);
   pollfd fd{ended.fd(), POLLIN, 0};
@@ -79,7 +71,7 @@ int serve_command(const Arguments& arguments, Console& console) {
   // The service may not read the secrets of other plugins.
   if (print_problems(problems, console) && setup.sinks.empty()) return kExitConfig;
   const OpenStores open = open_local_stores(std::move(setup), "", console);
-  serve::Server::Service service{.stores = indexed_of(open)};
+  serve::Server::Service service{.stores = query::indexed(open.list())};
   if (service.stores.empty() && !open.closed().empty()) {
     say_closed(open, console);
     return kExitUnavailable;

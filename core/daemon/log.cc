@@ -1,5 +1,6 @@
 #include "core/daemon/log.h"
 
+#include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
@@ -34,6 +35,12 @@ Level convert(LogLevel level) {
   return {spdlog::level::err, "<3>"};
 }
 
+// Under systemd the journal has the time, and takes the level from a prefix.
+const char* pattern_of(bool under_systemd) {
+  return under_systemd ? "%v" : "%Y-%m-%dT%H:%M:%S.%e%z %l %v";
+}
+bool is_under_systemd() { return std::getenv("JOURNAL_STREAM") != nullptr; }
+
 std::string sentence_with(std::string_view sentence, const Logger::Fields& fields) {
   std::string line(sentence);
   for (const LogField& field : fields) {
@@ -53,10 +60,10 @@ std::string sentence_with(std::string_view sentence, const Logger::Fields& field
 class StderrLogger final : public Logger {
  public:
   explicit StderrLogger(LogLevel least)
-      : under_systemd_(std::getenv("JOURNAL_STREAM") != nullptr),
+      : under_systemd_(is_under_systemd()),
         logger_("scriptorium", std::make_shared<spdlog::sinks::stderr_sink_mt>()) {
     logger_.set_level(convert(least).spdlog);
-    logger_.set_pattern(under_systemd_ ? "%v" : "%Y-%m-%dT%H:%M:%S.%e%z %l %v");
+    logger_.set_pattern(pattern_of(under_systemd_));
     logger_.flush_on(spdlog::level::trace);
   }
 
@@ -134,12 +141,14 @@ std::unique_ptr<Logger> make_command_logger() { return std::make_unique<CommandL
 
 Result<void> write_log_line(std::string_view id, std::string_view sentence,
                             const Logger::Fields& fields) {
-  std::string line =
-      std::getenv("JOURNAL_STREAM") != nullptr
-          ? convert(LogLevel::kInfo).priority
-          : format_rfc3339(system_clock().now(), TimePrecision::kMilliseconds) + " info ";
-  line.append(id).append(": ").append(sentence_with(sentence, fields)).append("\n");
-  return write_fd(STDERR_FILENO, line);
+  const bool under_systemd = is_under_systemd();
+  const Level as = convert(LogLevel::kInfo);
+  std::string line = under_systemd ? as.priority : "";
+  line.append(id).append(": ").append(sentence_with(sentence, fields));
+  spdlog::pattern_formatter formatter(pattern_of(under_systemd));
+  spdlog::memory_buf_t bytes;
+  formatter.format(spdlog::details::log_msg("", as.spdlog, line), bytes);
+  return write_fd(STDERR_FILENO, {bytes.data(), bytes.size()});
 }
 
 LogLevel parse_log_level(const std::string& text) {

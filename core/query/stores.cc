@@ -30,6 +30,13 @@ void order_by_speed(std::vector<Store>& stores) {
   stores = std::move(ordered);
 }
 
+std::vector<Store> indexed(std::vector<Store> stores) {
+  std::erase_if(stores, [](const Store& store) {
+    return store.searchable->speed() != Searchable::Speed::kIndexed;
+  });
+  return stores;
+}
+
 Asked<Searchable::Answer> search_fastest(const std::vector<Store>& stores,
                                          const Searchable::Request& request) {
   Asked<Searchable::Answer> asked;

@@ -21,6 +21,9 @@ struct Store {
 // The fastest first; stores of one speed keep their order.
 void order_by_speed(std::vector<Store>& stores);
 
+// Those with an index, which answer at once.
+std::vector<Store> indexed(std::vector<Store> stores);
+
 // A store that was asked and could not answer.
 struct Refusal {
   std::string store;

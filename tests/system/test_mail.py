@@ -216,6 +216,14 @@ class Site:
                                f"read word < {fifo}", f'exec {EXIM} "$@" < {self.work}/message')
         return program, began, lambda: fifo.write_text("go\ngo\ngo\n")
 
+    def begin_at_gate(self):
+        """(process, let()): a call whose mail program has the first mail."""
+        program, began, let = self.gate()
+        self.configure(program)
+        process = self.begin()
+        wait_for(began.exists, "the mail program has the mail")
+        return process, let
+
 
 @pytest.fixture
 def site(work, users):
@@ -379,10 +387,7 @@ def test_a_late_job_and_a_second_period_are_no_reason_for_a_second_mail(site, us
 
 def test_a_call_beside_another_sends_nothing_and_says_why(site, users):
     site.jobs_of(users[:1])
-    program, began, let = site.gate()
-    site.configure(program)
-    first = site.begin()
-    wait_for(began.exists, "the mail program has the mail")
+    first, let = site.begin_at_gate()
     second = site.mail(code=EX_TEMPFAIL)
     assert "another process sends mails now" in second.stderr and second.stdout == ""
     let()
@@ -465,10 +470,7 @@ def test_a_kill_at_any_step_sends_no_mail_twice_and_names_who_may_have_none(site
 
 def test_a_kill_while_the_mail_program_works_names_the_user(site, users):
     site.jobs_of(users)
-    program, began, let = site.gate()
-    site.configure(program)
-    process = site.begin()
-    wait_for(began.exists, "the mail program has the mail")
+    process, let = site.begin_at_gate()
     process.kill()
     process.communicate()
     let()
@@ -481,10 +483,7 @@ def test_a_kill_while_the_mail_program_works_names_the_user(site, users):
 
 def test_a_stop_lets_the_mail_under_way_end_and_leaves_the_others_for_the_next_call(site, users):
     site.jobs_of(users)
-    program, began, let = site.gate()
-    site.configure(program)
-    process = site.begin()
-    wait_for(began.exists, "the mail program has the mail")
+    process, let = site.begin_at_gate()
     process.send_signal(signal.SIGTERM)
     let()
     _, errors = process.communicate(timeout=120)

@@ -70,20 +70,33 @@ def test_systemd_understands_every_line(analyze, drop_in):
     assert not ours, "\n".join(ours)
 
 
-def test_systemd_understands_the_unit_and_the_timer_of_mails(tmp_path):
+@pytest.fixture
+def verified(tmp_path):
+    """verified(NAME...): the folder with these units, each of which systemd understands."""
     if not shutil.which("systemd-analyze"):
         pytest.skip("systemd-analyze is not installed (Debian: systemd)")
     binary = tmp_path / "scriptorium"
     binary.write_text("")
     binary.chmod(0o755)
-    for name in ("scriptorium-mail.service", "scriptorium-mail.timer"):
-        text = (PACKAGING / name).read_text()
-        (tmp_path / name).write_text(text.replace("/usr/bin/scriptorium", str(binary)))
-        result = subprocess.run(["systemd-analyze", "--no-pager", "verify", "--man=no",
-                                 str(tmp_path / name)], capture_output=True, text=True, timeout=60)
-        ours = [line for line in (result.stdout + result.stderr).splitlines()
-                if "scriptorium" in line]
-        assert not ours, "\n".join(ours)
+
+    def verify(*names):
+        for name in names:
+            text = (PACKAGING / name).read_text()
+            (tmp_path / name).write_text(text.replace("/usr/bin/scriptorium", str(binary)))
+        for name in names:
+            result = subprocess.run(["systemd-analyze", "--no-pager", "verify", "--man=no",
+                                     str(tmp_path / name)], capture_output=True, text=True,
+                                    timeout=60)
+            ours = [line for line in (result.stdout + result.stderr).splitlines()
+                    if "scriptorium" in line]
+            assert not ours, "\n".join(ours)
+        return tmp_path
+    return verify
+
+
+def test_systemd_understands_the_unit_and_the_timer_of_mails(verified):
+    folder = verified("scriptorium-mail.service", "scriptorium-mail.timer")
+    text = (folder / "scriptorium-mail.timer").read_text()
     times = subprocess.run(["systemd-analyze", "calendar", "--iterations=20",
                             "--base-time=2026-11-15 12:00:00",
                             re.search("OnCalendar=(.*)", text).group(1)],
@@ -92,24 +105,11 @@ def test_systemd_understands_the_unit_and_the_timer_of_mails(tmp_path):
     assert "Mon 2026-11-16 07:15:00" in times, times
 
 
-def test_the_query_services_units_leave_almost_nothing_open(tmp_path):
-    if not shutil.which("systemd-analyze"):
-        pytest.skip("systemd-analyze is not installed (Debian: systemd)")
-    binary = tmp_path / "scriptorium"
-    binary.write_text("")
-    binary.chmod(0o755)
-    for name in ("scriptorium-web.socket", "scriptorium-web.service"):
-        text = (PACKAGING / name).read_text()
-        (tmp_path / name).write_text(text.replace("/usr/bin/scriptorium", str(binary)))
-    for name, command in (("scriptorium-web.socket", ["verify", "--man=no"]),
-                          ("scriptorium-web.service", ["verify", "--man=no"]),
-                          ("scriptorium-web.service", ["security", "--offline=true"])):
-        result = subprocess.run(["systemd-analyze", "--no-pager", *command, str(tmp_path / name)],
-                                capture_output=True, text=True, timeout=60)
-        if command[0] == "verify":
-            ours = [line for line in (result.stdout + result.stderr).splitlines()
-                    if "scriptorium" in line]
-            assert not ours, "\n".join(ours)
+def test_the_query_services_units_leave_almost_nothing_open(verified):
+    folder = verified("scriptorium-web.socket", "scriptorium-web.service")
+    result = subprocess.run(["systemd-analyze", "--no-pager", "security", "--offline=true",
+                             str(folder / "scriptorium-web.service")],
+                            capture_output=True, text=True, timeout=60)
     figure = re.search(r"Overall exposure level for scriptorium-web\.service: ([0-9.]+)",
                        result.stdout)
     assert figure and float(figure.group(1)) <= 1.0, result.stdout
@@ -137,7 +137,7 @@ OPENINGS = {"AmbientCapabilities": "CAP_.*", "CapabilityBoundingSet": "CAP_.*",
             "ProtectSystem": "no|full|yes"}
 
 
-@pytest.mark.parametrize("file", [UNIT.name, *filter(None, LIMITS)])
+@pytest.mark.parametrize("file", [UNIT.name, "scriptorium-web.service", *filter(None, LIMITS)])
 def test_each_opening_says_why(file):
     bare = [f"{key}={value}" for key, value, comment in settings((PACKAGING / file).read_text())
             if re.fullmatch(OPENINGS.get(key, "(?!)"), value) and len(comment) < 40]

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "backends/catalog/search.h"
@@ -49,6 +50,24 @@ TEST(CoordinatorsTest, EachClusterHasItsLastList) {
   struct stat st{};
   ASSERT_EQ(::stat(root.path_to("coordinators.json").c_str(), &st), 0);
   EXPECT_EQ(st.st_mode & 0777U, 0640U);
+}
+
+TEST(CoordinatorsTest, ListsThatComeAtOnceAreAllKept) {
+  const test::TempDir root;
+  const auto search = make_search(root.path(), system_clock());
+  {
+    std::vector<std::jthread> sources;
+    for (int i = 0; i < 8; ++i) {
+      sources.emplace_back([&, i] {
+        const auto list =
+            list_of("lab" + std::to_string(i), "2026-11-27T10:00:00Z", {{"chem", {}}});
+        for (int round = 0; round < 20; ++round) EXPECT_TRUE(search->keep_coordinators(list));
+      });
+    }
+  }
+  const auto lists = search->coordinators();
+  ASSERT_TRUE(lists);
+  EXPECT_EQ(lists->size(), 8U);
 }
 
 TEST(CoordinatorsTest, ADamagedFileIsSaidAndReplaced) {
