@@ -46,6 +46,14 @@ Sequence sequence_at(std::string_view s, std::size_t at) noexcept {
   return {length, true};
 }
 
+// The code point of a well-formed sequence of at least two bytes.
+std::uint32_t code_point(std::string_view sequence) noexcept {
+  std::uint32_t code = static_cast<unsigned char>(sequence[0]) & (0xFFU >> (sequence.size() + 1));
+  for (const char c : sequence.substr(1))
+    code = code << 6U | (static_cast<unsigned char>(c) & 0x3FU);
+  return code;
+}
+
 // One element of a pattern at `at`: whether it matches `c`, and where the next one begins.
 struct Element {
   bool matches = false;
@@ -127,6 +135,13 @@ std::string to_utf8_lossy(std::string_view bytes) {
     i += sequence.length;
   }
   return result;
+}
+
+Character character_at(std::string_view bytes, std::size_t at) noexcept {
+  const auto [length, whole] = sequence_at(bytes, at);
+  if (!whole) return {length, std::nullopt};
+  if (length == 1) return {length, static_cast<unsigned char>(bytes[at])};
+  return {length, code_point(bytes.substr(at, length))};
 }
 
 std::string base64_encode(std::string_view bytes) {
@@ -263,14 +278,6 @@ std::optional<std::string> did_you_mean(std::string_view given,
 
 namespace {
 
-// The code point of a well-formed sequence of at least two bytes.
-std::uint32_t code_point(std::string_view sequence) noexcept {
-  std::uint32_t code = static_cast<unsigned char>(sequence[0]) & (0xFFU >> (sequence.size() + 1));
-  for (const char c : sequence.substr(1))
-    code = code << 6U | (static_cast<unsigned char>(c) & 0x3FU);
-  return code;
-}
-
 // Beyond ASCII: C1 controls, which terminals interpret; line and paragraph separators; and
 // characters that reorder the surrounding text ("Trojan Source", CVE-2021-42574).
 bool is_deceptive(std::uint32_t code) noexcept {
@@ -358,6 +365,23 @@ std::string format_bytes(std::uint64_t bytes) {
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), unit == 0 || value >= 100 ? "%.0f %s" : "%.1f %s", value,
                 kUnits.at(unit));
+  return text.data();
+}
+
+std::string format_seconds(double seconds) {
+  std::array<char, 48> text{};
+  const auto whole = static_cast<long long>(seconds);
+  if (seconds < 1) {
+    std::snprintf(text.data(), text.size(), "%.0f ms", seconds * 1000);
+  } else if (seconds < 60) {
+    std::snprintf(text.data(), text.size(), "%.1f s", seconds);
+  } else if (whole < 3600) {
+    std::snprintf(text.data(), text.size(), "%lld min %lld s", whole / 60, whole % 60);
+  } else if (whole < 86400) {
+    std::snprintf(text.data(), text.size(), "%lld h %lld min", whole / 3600, whole % 3600 / 60);
+  } else {
+    std::snprintf(text.data(), text.size(), "%lld d %lld h", whole / 86400, whole % 86400 / 3600);
+  }
   return text.data();
 }
 

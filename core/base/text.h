@@ -18,6 +18,14 @@ bool is_utf8(std::string_view bytes) noexcept;
 // Unicode 15 (section 3.9) recommends and Rust's, Java's and Python's decoders do.
 std::string to_utf8_lossy(std::string_view bytes);
 
+// The character at a position: well-formed UTF-8, or else the bytes that to_utf8_lossy() replaces
+// by one U+FFFD, of which there is at least one.
+struct Character {
+  std::size_t length = 1;
+  std::optional<std::uint32_t> code;  // absent: ill-formed
+};
+Character character_at(std::string_view bytes, std::size_t at) noexcept;
+
 // RFC 4648 base64, with padding. decode accepts only what encode writes.
 std::string base64_encode(std::string_view bytes);
 std::optional<std::string> base64_decode(std::string_view text);
@@ -52,5 +60,7 @@ std::string printable_json(std::string_view json);
 
 // "1.5 MiB", "12 KiB", "17 B".
 std::string format_bytes(std::uint64_t bytes);
+// "812 ms", "4.2 s", "13 min 5 s", "5 h 10 min", "3 d 4 h".
+std::string format_seconds(double seconds);
 
 }  // namespace scriptorium

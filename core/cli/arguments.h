@@ -55,6 +55,7 @@ struct Arguments {
 
   bool once = false;                      // run
   bool markdown = false;                  // plugins
+  bool open = false;                      // serve
   bool json = false;                      // status, show, search, redact, catalog, deadletters list
                                           // and show
   bool health = false;                    // status --check

@@ -11,10 +11,14 @@
 #include "core/api/kit/job_request.h"
 #include "core/base/number.h"
 #include "core/cli/report_archive.h"
-#include "core/cli/unchecked_json.h"
+#include "core/query/unchecked_json.h"
 
 namespace scriptorium::cli {
 namespace {
+
+using query::list_at;
+using query::number_at;
+using query::text_at;
 
 using Json = nlohmann::ordered_json;
 using Spread = ArrayReport::Spread;

@@ -37,8 +37,13 @@ CommandDefinition::CommandDefinition(Arguments& into) : into_(into) {
   add_report();
   add_usage();
 
-  add(app_, "serve", "Answer the users' search, show and report from sinks that they may not read",
+  CLI::App& serve = add(
+      app_, "serve",
+      "Answer the users' search, show and report from sinks that they may not read, and the page",
       Command::kServe);
+  serve.add_flag("--open", into_.open,
+                 "Only the page, for one person at a browser on this host: print the address, and "
+                 "open it where there is a browser");
 
   CLI::App& setup =
       add(app_, "setup", "Create what a destination needs once, such as topics or index templates",

@@ -107,23 +107,6 @@ std::string padded(std::string text, std::size_t width) {
   return text;
 }
 
-std::string format_seconds(double seconds) {
-  std::array<char, 48> text{};
-  const auto whole = static_cast<long long>(seconds);
-  if (seconds < 1) {
-    std::snprintf(text.data(), text.size(), "%.0f ms", seconds * 1000);
-  } else if (seconds < 60) {
-    std::snprintf(text.data(), text.size(), "%.1f s", seconds);
-  } else if (whole < 3600) {
-    std::snprintf(text.data(), text.size(), "%lld min %lld s", whole / 60, whole % 60);
-  } else if (whole < 86400) {
-    std::snprintf(text.data(), text.size(), "%lld h %lld min", whole / 3600, whole % 3600 / 60);
-  } else {
-    std::snprintf(text.data(), text.size(), "%lld d %lld h", whole / 86400, whole % 86400 / 3600);
-  }
-  return text.data();
-}
-
 std::string format_tenths(double value) {
   std::array<char, 64> text{};
   std::snprintf(text.data(), text.size(), "%.1f", value);

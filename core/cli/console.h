@@ -55,8 +55,6 @@ class TextTable {
 // characters count as one.
 std::size_t text_columns(std::string_view text);
 
-// "812 ms", "4.2 s", "13 min", "5 h 10 min", "3 d 4 h".
-std::string format_seconds(double seconds);
 std::string format_tenths(double value);  // "3.0"
 // "1 job", "2 jobs"; for a noun whose plural ends in s.
 std::string count_of(std::uint64_t count, const std::string& noun);

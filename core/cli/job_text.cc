@@ -1,7 +1,6 @@
 #include "core/cli/job_text.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "core/base/text.h"
 
@@ -16,43 +15,7 @@ std::string one_line(std::string_view text) {
   return printable(blanks, kNoLimit);
 }
 
-std::string share_text(const std::optional<double>& ratio,
-                       const std::optional<std::uint64_t>& count) {
-  if (!count) return {};
-  if (!ratio) return std::to_string(*count);
-  return std::to_string(std::lround(*ratio * 100)) + " % of " + std::to_string(*count);
-}
-
 }  // namespace
-
-std::string local_time(Timestamp time) { return local_text(time).substr(0, 16); }
-
-std::string shown(const std::optional<std::string>& text) {
-  return text ? printable(*text) : std::string{};
-}
-
-std::string user_text(const JobRow& job) {
-  if (!job.user) return job.uid ? "uid " + printable(*job.uid) : std::string{};
-  return printable(*job.user) + (job.verified ? "" : "?");
-}
-
-std::string state_text(const JobRow& job) {
-  std::string text = shown(job.state);
-  if (job.runs > 0) {
-    const std::string of = std::to_string(job.runs);
-    return job.failed_runs > 0 ? std::to_string(job.failed_runs) + " of " + of + " failed"
-                               : of + " " + text;
-  }
-  if (job.exit_signal.value_or(0) != 0)
-    return text + " (signal " + std::to_string(*job.exit_signal) + ")";
-  if (job.exit_code.value_or(0) != 0) return text + " (" + std::to_string(*job.exit_code) + ")";
-  return text;
-}
-
-bool succeeded(const JobRow& job) {
-  return job.state == "COMPLETED" && job.exit_code.value_or(0) == 0 &&
-         job.exit_signal.value_or(0) == 0;
-}
 
 Paint state_paint(const JobRow& job) {
   if (!job.state || job.state == "RUNNING" || job.state == "PENDING") return Paint::kNone;
@@ -60,20 +23,6 @@ Paint state_paint(const JobRow& job) {
   return job.state->starts_with("CANCELLED") || job.state == "PREEMPTED" ? Paint::kWarning
                                                                          : Paint::kBad;
 }
-
-std::string elapsed_text(const JobRow& job) {
-  return job.elapsed_seconds ? format_seconds(*job.elapsed_seconds) : std::string{};
-}
-
-std::string memory_text(const JobRow& job) {
-  if (!job.memory_peak_bytes)
-    return job.memory_limit_bytes ? "of " + format_bytes(*job.memory_limit_bytes) : std::string{};
-  return format_bytes(*job.memory_peak_bytes) +
-         (job.memory_limit_bytes ? " of " + format_bytes(*job.memory_limit_bytes) : "");
-}
-
-std::string cpu_text(const JobRow& job) { return share_text(job.cpu_ratio, job.cpus); }
-std::string gpu_text(const JobRow& job) { return share_text(job.gpu_ratio, job.gpus); }
 
 std::string job_line(const JobRow& job) {
   std::string text = printable(job.id);

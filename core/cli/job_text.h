@@ -8,23 +8,22 @@
 #include "core/api/searchable.h"
 #include "core/cli/console.h"
 #include "core/cli/fitted_table.h"
+#include "core/query/job_text.h"
 
-// How the commands show a job's facts to people. Times are those of the caller's time zone. Users'
-// texts are made printable. What is unknown is "".
+// How the commands show a job's facts to people.
 namespace scriptorium::cli {
 
-std::string local_time(Timestamp time);  // "2026-11-20 10:00"
+using query::cpu_text;
+using query::elapsed_text;
+using query::gpu_text;
+using query::local_time;
+using query::memory_text;
+using query::shown;
+using query::state_text;
+using query::succeeded;
+using query::user_text;
 
-std::string shown(const std::optional<std::string>& text);  // printable
-std::string user_text(const JobRow& job);                   // "alice", "alice?" if not verified
-std::string state_text(const JobRow& job);                  // "FAILED (2)", "FAILED (signal 9)"
 Paint state_paint(const JobRow& job);
-bool succeeded(const JobRow& job);  // COMPLETED with exit code 0
-
-std::string elapsed_text(const JobRow& job);  // "1 h 10 min"
-std::string memory_text(const JobRow& job);   // "3.5 GiB of 8 GiB"
-std::string cpu_text(const JobRow& job);      // "97 % of 16"
-std::string gpu_text(const JobRow& job);      // "12 % of 2"
 
 // One line on one row for people to know a job by: "4711  md  alice  2026-11-20 10:00  COMPLETED".
 std::string job_line(const JobRow& job);

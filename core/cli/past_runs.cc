@@ -9,11 +9,14 @@
 
 #include "core/api/kit/search/similarity.h"
 #include "core/cli/job_record.h"
-#include "core/cli/unchecked_json.h"
+#include "core/query/unchecked_json.h"
 #include "core/query/stores.h"
 
 namespace scriptorium::cli {
 namespace {
+
+using query::text_at;
+using query::value_at;
 
 using Json = nlohmann::ordered_json;
 

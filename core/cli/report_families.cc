@@ -4,10 +4,12 @@
 
 #include "core/api/kit/search/similarity.h"
 #include "core/cli/trend_text.h"
-#include "core/cli/unchecked_json.h"
+#include "core/query/unchecked_json.h"
 
 namespace scriptorium::cli {
 namespace {
+
+using query::text_at;
 
 using Json = nlohmann::ordered_json;
 

@@ -25,7 +25,7 @@
 #include "core/cli/report_reader.h"
 #include "core/cli/run_trend.h"
 #include "core/cli/signal_stop.h"
-#include "core/cli/unchecked_json.h"
+#include "core/query/unchecked_json.h"
 #include "core/cli/user_summaries.h"
 #include "core/mail/body.h"
 #include "core/mail/hand_over.h"
@@ -37,6 +37,10 @@
 
 namespace scriptorium::cli {
 namespace {
+
+using query::list_at;
+using query::text_at;
+using query::value_at;
 
 using Json = nlohmann::ordered_json;
 using mail::CalendarPeriod;

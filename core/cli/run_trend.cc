@@ -13,10 +13,15 @@
 #include "core/base/text.h"
 #include "core/cli/console.h"
 #include "core/cli/report_archive.h"
-#include "core/cli/unchecked_json.h"
+#include "core/query/unchecked_json.h"
 
 namespace scriptorium::cli {
 namespace {
+
+using query::list_at;
+using query::number_at;
+using query::text_at;
+using query::value_at;
 
 using Json = nlohmann::ordered_json;
 using Course = FigureTrend::Course;

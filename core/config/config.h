@@ -108,10 +108,12 @@ struct ReportConfig {
   std::optional<MailConfig> mail;  // absent: no mails
 };
 
-// [serve]: the query service (docs/serve.md).
+// [serve]: the query service (docs/serve.md) and the page (docs/page.md).
 struct ServeConfig {
   std::string socket = "/run/scriptorium-web/query.sock";
   std::vector<std::string> reader_groups;  // whose members see all jobs
+  std::string page_socket = "/run/scriptorium-web/page.sock";
+  std::vector<std::string> proxy_users;  // logins of web servers; empty: no page
 };
 
 struct Config {

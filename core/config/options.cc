@@ -421,6 +421,12 @@ const Schema<ServeConfig>& serve_schema() {
       checked(option("reader_groups", &ServeConfig::reader_groups,
                      "groups whose members see the jobs of all users, as root does"),
               "names of groups", &ServeConfig::reader_groups, group_problem),
+      checked(option("page_socket", &ServeConfig::page_socket,
+                     "socket on which the page answers the site's web server"),
+              "an absolute path", &ServeConfig::page_socket, path_problem),
+      option("proxy_users", &ServeConfig::proxy_users,
+             "logins as which the site's web server runs; what it says about who asks is believed. "
+             "Without one there is no page"),
   };
   return schema;
 }

@@ -14,8 +14,6 @@ namespace {
 
 constexpr std::size_t kMostLines = 100;
 constexpr std::size_t kMostFacetValues = 10'000;
-constexpr std::size_t kRecordedIds = 10;
-constexpr std::int64_t kCoordinatorsValidFor = 86'400 * kSecond;
 
 // Items of one message: enough that few are needed, and few enough that large ones fit.
 constexpr std::size_t kHitsOfMessage = 10;
@@ -41,24 +39,6 @@ std::string question_of(const Ask& ask) {
   }
   return format_rfc3339(ask.runs.from, TimePrecision::kSeconds) + '/' +
          format_rfc3339(ask.runs.until, TimePrecision::kSeconds);
-}
-
-// Coordinators see the jobs of their accounts, if the scheduler said so within a day.
-Visibility visibility_of(const Caller& caller, Searchable& store) {
-  Visibility visibility = caller.visibility;
-  if (visibility.all) return visibility;
-  const auto lists = store.coordinators();
-  if (!lists) return visibility;
-  const std::int64_t oldest = system_clock().now().nanoseconds - kCoordinatorsValidFor;
-  for (const CoordinatorList& list : *lists) {
-    if (list.asked_at.nanoseconds < oldest) continue;
-    for (const AccountCoordinators& account : list.accounts) {
-      if (std::find(account.users.begin(), account.users.end(), caller.login) !=
-          account.users.end())
-        visibility.accounts.push_back({list.cluster, account.account});
-    }
-  }
-  return visibility;
 }
 
 class Answering {
@@ -164,24 +144,19 @@ class Answering {
   }
 
   Logger::Fields fields() const {
-    return {{"user", context_.caller.login},
-            {"uid", context_.caller.uid},
-            {"sees", visibility_.all                ? "all"
-                     : visibility_.accounts.empty() ? "own"
-                                                    : "own and accounts"},
-            {"store", ask_.store},
-            {"call", name_of(ask_.call)},
-            {"asked", question_of(ask_)}};
+    Logger::Fields all = caller_fields(context_.caller, visibility_);
+    all.emplace_back("store", ask_.store);
+    all.emplace_back("call", name_of(ask_.call));
+    all.emplace_back("asked", question_of(ask_));
+    return all;
   }
 
   template <typename Item, typename IdOf>
   Result<void> record(const std::vector<Item>& items, IdOf id_of) const {
+    std::vector<std::string> ids;
+    for (const Item& item : items) ids.push_back(id_of(item));
     Logger::Fields all = fields();
-    std::string ids;
-    for (std::size_t i = 0; i < std::min(items.size(), kRecordedIds); ++i)
-      ids += (ids.empty() ? "" : ",") + id_of(items[i]);
-    all.emplace_back("hits", items.size());
-    all.emplace_back("events", ids);
+    add_found(all, ids);
     if (auto kept = context_.record(all); !kept) return not_recorded(kept.error());
     return {};
   }

@@ -8,7 +8,7 @@
 
 // Members of JSON that another version or program may have written: what is missing or of another
 // type is absent. Pure.
-namespace scriptorium::cli {
+namespace scriptorium::query {
 
 // Null if there is none.
 const nlohmann::ordered_json& value_at(const nlohmann::ordered_json& object,
@@ -22,4 +22,4 @@ std::string text_at(const nlohmann::ordered_json& object, std::initializer_list<
 const nlohmann::ordered_json& list_at(const nlohmann::ordered_json& object,
                                       std::initializer_list<const char*> path);
 
-}  // namespace scriptorium::cli
+}  // namespace scriptorium::query

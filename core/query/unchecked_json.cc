@@ -1,8 +1,8 @@
-#include "core/cli/unchecked_json.h"
+#include "core/query/unchecked_json.h"
 
 #include "core/base/text.h"
 
-namespace scriptorium::cli {
+namespace scriptorium::query {
 
 using Json = nlohmann::ordered_json;
 
@@ -35,4 +35,4 @@ const Json& list_at(const Json& object, std::initializer_list<const char*> path)
   return list.is_array() ? list : kEmpty;
 }
 
-}  // namespace scriptorium::cli
+}  // namespace scriptorium::query

@@ -1,0 +1,253 @@
+#include "core/page/job_page.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "core/base/text.h"
+#include "core/page/request.h"
+#include "core/page/shown.h"
+#include "core/query/job_text.h"
+#include "core/query/unchecked_json.h"
+
+namespace scriptorium::page {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using List = kainjow::mustache::list;
+
+constexpr std::size_t kMostNodes = 64;
+constexpr std::size_t kMostDirectives = 200;
+constexpr std::size_t kMostFindingBytes = 1'000;
+
+Values text_value(const std::string& text) { return {"text", text}; }
+
+void set_list(Values& values, const std::string& name, List list) {
+  values.set("has_" + name, !list.empty());
+  values.set(name, std::move(list));
+}
+
+Values state_values(const JobRow& job) {
+  Values values;
+  values.set("state", query::state_text(job));
+  values.set("state_class", state_class(job));
+  values.set("span", query::span_text(job));
+  return values;
+}
+
+// ---- request and use
+
+void add_use(List& rows, const std::string& what, const std::string& asked, const std::string& used,
+             const std::optional<double>& ratio) {
+  if (asked.empty() && used.empty() && !ratio) return;
+  Values row;
+  row.set("what", what);
+  row.set("asked", asked);
+  row.set("used", used);
+  row.set("share", ratio.has_value());
+  row.set("percent", ratio ? std::to_string(std::lround(*ratio * 100)) : std::string{});
+  rows.push_back(std::move(row));
+}
+
+std::optional<double> ratio_of(const std::optional<double>& part, const std::optional<double>& of) {
+  return part && of && *of > 0 ? std::optional(*part / *of) : std::nullopt;
+}
+template <typename Number>
+std::optional<double> as_double(const std::optional<Number>& number) {
+  return number ? std::optional(static_cast<double>(*number)) : std::nullopt;
+}
+
+List use_rows(const JobRow& job) {
+  List rows;
+  const auto count = [](const auto& n) { return n ? std::to_string(*n) : std::string{}; };
+  const auto bytes = [](const auto& n) { return n ? format_bytes(*n) : std::string{}; };
+  const auto seconds = [](const auto& n) {
+    return n ? format_seconds(static_cast<double>(*n)) : std::string{};
+  };
+  add_use(rows, "CPUs", count(job.cpus),
+          job.cpu_seconds ? format_seconds(*job.cpu_seconds) + " of CPU time" : "", job.cpu_ratio);
+  add_use(rows, "Memory", bytes(job.memory_limit_bytes), bytes(job.memory_peak_bytes),
+          ratio_of(as_double(job.memory_peak_bytes), as_double(job.memory_limit_bytes)));
+  add_use(rows, "Time", seconds(job.time_limit_seconds), seconds(job.elapsed_seconds),
+          ratio_of(job.elapsed_seconds, as_double(job.time_limit_seconds)));
+  if (job.gpus.value_or(0) > 0) add_use(rows, "GPUs", count(job.gpus), "", job.gpu_ratio);
+  return rows;
+}
+
+// Of the newest run: its event has the sentences.
+List findings_of(const Searchable::Record& record) {
+  List list;
+  const auto last = std::find_if(record.later.rbegin(), record.later.rend(),
+                                 [](const auto& event) { return event->kind == "usage.job"; });
+  if (last == record.later.rend() || (*last)->job.array) return list;
+  const Json extra = Json::parse((*last)->extra_json, nullptr, false);
+  for (const Json& finding : query::list_at(extra, {"usage", "findings"})) {
+    const std::string severity = query::text_at(finding, {"severity"});
+    Values values;
+    values.set("severity", severity == "critical" || severity == "warning" ? severity : "info");
+    values.set("text", query::text_at(finding, {"text"}, kMostFindingBytes));
+    list.push_back(std::move(values));
+  }
+  return list;
+}
+
+// ---- facts
+
+std::string nodes_text(std::vector<std::string> nodes) {
+  const std::size_t all = nodes.size();
+  nodes.resize(std::min(all, kMostNodes));
+  const std::string more = all > kMostNodes ? " and " + std::to_string(all - kMostNodes) : "";
+  return query::shown(nodes) + (more.empty() ? "" : more + " more");
+}
+
+List facts_of(const JobRow& job) {
+  List facts;
+  const auto add = [&](const char* what, const std::string& value) {
+    if (value.empty()) return;
+    Values fact;
+    fact.set("what", what);
+    fact.set("value", value);
+    facts.push_back(std::move(fact));
+  };
+  const std::string owner = query::user_text(job);
+  add("Owner", job.verified || owner.empty()
+                   ? owner
+                   : query::shown(job.user) + " (not confirmed by the scheduler)");
+  add("Group", query::shown(job.group));
+  add("Cluster", printable(job.cluster));
+  add("Account", query::shown(job.account));
+  add("Partition", query::shown(job.partition));
+  add("QOS", query::shown(job.qos));
+  add("Submitted", local_text(job.time) + " " + local_zone(job.time));
+  add("Directory", query::shown(job.work_dir));
+  add("Array", query::shown(job.array_task_spec));
+  add("Nodes", nodes_text(job.nodes));
+  add("Modules", query::shown(job.modules));
+  add("Software", query::shown(job.software));
+  add("Interpreter", query::shown(job.interpreter));
+  add("Event", job.event_id);
+  return facts;
+}
+
+// ---- texts
+
+// Says what the picture of a text leaves out or hides.
+List notes_on(const Shown& shown, const std::string& rest) {
+  List notes;
+  if (shown.left_out > 0) notes.push_back(text_value(format_bytes(shown.left_out) + rest));
+  if (shown.foreign > 0) {
+    notes.push_back(text_value(std::to_string(shown.foreign) +
+                               (shown.foreign == 1 ? " character" : " characters") +
+                               " outside ASCII: some look like others."));
+  }
+  if (shown.dos_lines) notes.push_back(text_value("Its lines end as under DOS, with CR LF."));
+  return notes;
+}
+
+Values script_values(const JobRow& job, std::string_view script, const std::string& root) {
+  Shown shown = shown_lines(script, "L");
+  Values values;
+  values.set("href", root + job_path(job, "script"));
+  values.set("size", format_bytes(script.size()));
+  values.set("notes", notes_on(shown, " more are in the download."));
+  values.set("html", std::move(shown.html.text));
+  return values;
+}
+
+Values environment_values(const JobRow& job, std::string_view environment) {
+  const bool is_list = environment.find('\0') != std::string_view::npos;
+  Shown shown = shown_lines(environment, "E", is_list ? '\0' : '\n');
+  const auto count = std::count(environment.begin(), environment.end(), '\0');
+  Values values;
+  values.set("notes", notes_on(shown, " more: scriptorium show --environment " + job.id));
+  values.set("count", is_list ? std::to_string(count) + (count == 1 ? " variable" : " variables")
+                              : "As it was captured");
+  values.set("html", std::move(shown.html.text));
+  return values;
+}
+
+List directives_of(const JobRow& job) {
+  List list;
+  for (const std::string& line : job.directives) {
+    if (list.size() >= kMostDirectives) break;
+    list.push_back(text_value(printable(line, kMostFindingBytes)));
+  }
+  return list;
+}
+
+List job_notes(const Searchable::Record& record) {
+  List notes;
+  if (record.job.redacted)
+    notes.push_back(text_value("Secrets were removed before this job was stored."));
+  if (!record.job.complete)
+    notes.push_back(text_value("The capture is not complete: a part of the job was missing."));
+  for (const std::string& problem : record.problems)
+    notes.push_back(text_value(printable(problem, kMostFindingBytes)));
+  return notes;
+}
+
+}  // namespace
+
+std::string state_class(const JobRow& job) {
+  if (!job.state || job.state == "RUNNING" || job.state == "PENDING") return {};
+  if (query::succeeded(job)) return "good";
+  return job.state->starts_with("CANCELLED") || job.state == "PREEMPTED" ? "warn" : "bad";
+}
+
+std::string job_path(const JobRow& job, const std::string& below) {
+  const bool is_whole = job.time.nanoseconds % kSecond == 0;
+  return "job/" + percent_encoded(job.cluster) + "/" + percent_encoded(job.id) +
+         (below.empty() ? "" : "/" + below) + "?at=" +
+         percent_encoded(format_rfc3339(
+             job.time, is_whole ? TimePrecision::kSeconds : TimePrecision::kNanoseconds));
+}
+
+Values job_values(const std::vector<Searchable::Record>& records, const std::string& root) {
+  const Searchable::Record& record = records.front();
+  const JobRow& job = record.job;
+  Values values;
+  values.set("title", "Job " + printable(job.id));
+  values.set("id", printable(job.id));
+  values.set("name", query::shown(job.name));
+  values.set("outcome", job.state ? Values(state_values(job)) : Values(false));
+  values.set("notes", job_notes(record));
+  set_list(values, "use", use_rows(job));
+  set_list(values, "findings", findings_of(record));
+  List tasks;
+  for (const auto& [task, run] : query::failed_tasks(record)) {
+    Values row = state_values(run);
+    row.set("task", task);
+    tasks.push_back(std::move(row));
+  }
+  set_list(values, "tasks", std::move(tasks));
+  List lives;
+  if (job.lives > 1) {
+    for (const JobRow& life : query::lives_of(record)) {
+      if (life.state) lives.push_back(state_values(life));
+    }
+  }
+  set_list(values, "lives", std::move(lives));
+  values.set("facts", facts_of(job));
+  set_list(values, "directives", directives_of(job));
+  const auto bytes_of = [&](const char* name) {
+    const EventFile* file = record.event ? record.event->file(name) : nullptr;
+    return file != nullptr ? file->bytes : nullptr;
+  };
+  const Bytes script = bytes_of("script");
+  values.set("script", script ? script_values(job, *script, root) : Values(false));
+  const Bytes environment = bytes_of("environment");
+  values.set("environment", environment ? environment_values(job, *environment) : Values(false));
+  List others;
+  for (auto other = records.begin() + 1; other != records.end(); ++other) {
+    Values row = state_values(other->job);
+    row.set("href", root + job_path(other->job));
+    row.set("time", query::local_time(other->job.time));
+    row.set("name", query::shown(other->job.name));
+    others.push_back(std::move(row));
+  }
+  set_list(values, "others", std::move(others));
+  return values;
+}
+
+}  // namespace scriptorium::page

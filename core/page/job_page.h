@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/api/searchable.h"
+#include "core/page/templates.h"
+
+namespace scriptorium::page {
+
+std::string state_class(const JobRow& job);  // "good", "bad", "warn"; "" = neither
+// The way from the first page to that of the job, or to what is `below` it: "script".
+std::string job_path(const JobRow& job, const std::string& below = "");
+
+// The values of job.mustache for the first record; the others have the same id. `root`: the way
+// from there to the first page.
+Values job_values(const std::vector<Searchable::Record>& records, const std::string& root);
+
+}  // namespace scriptorium::page

@@ -1,0 +1,233 @@
+#include "core/page/pages.h"
+
+#include <algorithm>
+#include <deque>
+#include <optional>
+#include <utility>
+
+#include "core/base/text.h"
+#include "core/page/job_page.h"
+#include "core/page/templates.h"
+#include "core/plugin/call_plugin.h"
+#include "core/query/job_text.h"
+#include "core/query/parse.h"
+#include "core/query/visible_store.h"
+
+namespace scriptorium::page {
+namespace {
+
+using List = kainjow::mustache::list;
+
+constexpr std::size_t kJobsOfAPage = 50;
+constexpr std::size_t kMostOfOneId = 10;
+constexpr std::chrono::seconds kMostSearchTime{2};
+
+// One request of one person.
+class Answering {
+ public:
+  Answering(const Request& request, const Context& context, serve::Caller caller)
+      : request_(request), context_(context), caller_(std::move(caller)) {}
+
+  Response run(const Target& target) {
+    for (const query::Store& store : context_.stores) {
+      Visibility visibility = serve::visibility_of(caller_, *store.searchable);
+      fields_ = serve::caller_fields(caller_, visibility);
+      visible_.emplace_back(*store.searchable, std::move(visibility));
+      stores_.push_back({store.name, &visible_.back()});
+    }
+    fields_.emplace_back("address", request_.address);
+    fields_.emplace_back("call", "page");
+    fields_.emplace_back("asked", request_.target);
+    const std::vector<std::string>& path = target.path;
+    if (path.empty()) return jobs(target);
+    if (path.front() == "job" && path.size() == 3) return job(target, "");
+    if (path.front() == "job" && path.size() == 4 && path[3] == "script")
+      return job(target, "script");
+    return sentence(404, "There is no such page.");
+  }
+
+ private:
+  // ---- the jobs of a search
+
+  Response jobs(const Target& target) {
+    const std::string text = target.query_value("q");
+    Values values = page_values(text);
+    values.set("title", text.empty() ? "The newest jobs" : "Jobs found");
+    values.set("zone", local_zone(system_clock().now()));
+    const query::Parsed parsed = query::parse(text, system_clock().now(), &local_offset);
+    if (parsed.error) {
+      values.set("error", Values("text", query::error_text(text, *parsed.error, "search")));
+      return page("jobs", std::move(values), 400);
+    }
+    Searchable::Request request{.query = parsed.query,
+                                .limit = kJobsOfAPage,
+                                .after = target.query_value("after"),
+                                .stop = context_.stop,
+                                .most_lines = 0};
+    request.deadline =
+        std::min(context_.deadline, std::chrono::steady_clock::now() + kMostSearchTime);
+    auto asked = query::search_fastest(stores_, request);
+    if (asked.store == nullptr) return refused(asked.refused);
+    const Searchable::Answer& found = asked.answer;
+    std::vector<std::string> ids;
+    for (const Searchable::Hit& hit : found.hits) ids.push_back(hit.job.event_id);
+    if (auto kept = record(ids); !kept) return not_recorded(kept.error());
+
+    List rows;
+    for (const Searchable::Hit& hit : found.hits) rows.push_back(row_of(hit.job));
+    values.set("has_jobs", !rows.empty());
+    values.set("jobs", std::move(rows));
+    List notes;
+    if (found.hits.empty() && found.finished)
+      notes.push_back({"text", text.empty() ? "There are no jobs that you may see."
+                                            : "No job that you may see matches."});
+    for (const std::string& problem : found.problems)
+      notes.push_back({"text", printable(problem, 1000)});
+    values.set("notes", std::move(notes));
+    if (!found.next.empty()) {
+      Values next;
+      next.set("href", ".?q=" + percent_encoded(text) + "&after=" + percent_encoded(found.next));
+      next.set("text", found.finished ? "Older jobs"
+                                      : "Searched back to " +
+                                            (found.searched_back_to
+                                                 ? query::local_time(*found.searched_back_to)
+                                                 : "?") +
+                                            "; continue");
+      values.set("next", std::move(next));
+    }
+    return page("jobs", std::move(values));
+  }
+
+  static Values row_of(const JobRow& job) {
+    Values row;
+    row.set("href", job_path(job));
+    row.set("id", printable(job.id));
+    row.set("name", query::shown(job.name));
+    row.set("owner", query::user_text(job));
+    row.set("time", query::local_time(job.time));
+    row.set("state", query::state_text(job));
+    row.set("state_class", state_class(job));
+    row.set("elapsed", query::elapsed_text(job));
+    row.set("cpu", query::cpu_text(job));
+    row.set("memory", query::memory_text(job));
+    return row;
+  }
+
+  // ---- one job
+
+  Response job(const Target& target, const std::string& part) {
+    Searchable::Selector selector{.id = target.path[2], .cluster = target.path[1]};
+    if (const std::string at = target.query_value("at"); !at.empty()) {
+      selector.time = parse_rfc3339(at);
+      if (!selector.time) return no_job(selector);
+    }
+    auto asked = query::get_fastest(stores_, selector, {}, kMostOfOneId);
+    if (asked.store == nullptr) return refused(asked.refused);
+    std::vector<std::string> ids;
+    for (const Searchable::Record& found : asked.answer) ids.push_back(found.job.event_id);
+    if (auto kept = record(ids); !kept) return not_recorded(kept.error());
+    if (asked.answer.empty()) return no_job(selector);
+    if (part == "script") return script_of(asked.answer.front());
+    Values values = job_values(asked.answer, way_to_first_page(request_.target));
+    add_page_values(values, "");
+    return page("job", std::move(values));
+  }
+
+  Response no_job(const Searchable::Selector& selector) const {
+    return sentence(404, "There is no job " + printable(selector.id) + " on the cluster " +
+                             printable(*selector.cluster) + ", or you may not see it.");
+  }
+
+  // The bytes themselves, which a browser stores and does not show.
+  Response script_of(const Searchable::Record& record) const {
+    const EventFile* file = record.event ? record.event->file("script") : nullptr;
+    if (file == nullptr || !file->bytes) return sentence(404, "No script of this job is stored.");
+    std::string name = record.job.id;
+    std::replace_if(
+        name.begin(), name.end(),
+        [](char c) { return !is_word_byte(c) || static_cast<unsigned char>(c) >= 0x80; }, '_');
+    return {.type = "application/octet-stream",
+            .body = *file->bytes,
+            .headers = {{"Content-Disposition", "attachment; filename=\"" + name + ".sh\""},
+                        {"Content-Security-Policy", "sandbox"}}};
+  }
+
+  // ---- what all have
+
+  void add_page_values(Values& values, const std::string& query) const {
+    values.set("login", printable(caller_.login));
+    values.set("query", query);
+  }
+  Values page_values(const std::string& query) const {
+    Values values;
+    add_page_values(values, query);
+    return values;
+  }
+  Response page(std::string_view name, Values values, unsigned status = 200) const {
+    return {.status = status,
+            .body = filled(name, std::move(values), way_to_first_page(request_.target))};
+  }
+  Response sentence(unsigned status, const std::string& text) const {
+    Values values = page_values("");
+    values.set("title", std::to_string(status));
+    values.set("sentence", text);
+    return page("sentence", std::move(values), status);
+  }
+
+  Result<void> record(const std::vector<std::string>& event_ids) {
+    serve::add_found(fields_, event_ids);
+    return context_.record(fields_);
+  }
+  Response not_recorded(const Error& error) const {
+    return sentence(503, "The page cannot log what it is asked, so it does not answer: " +
+                             printable(error.message()));
+  }
+  Response refused(const std::vector<query::Refusal>& refused) const {
+    return sentence(503,
+                    "The archive cannot be read now: " +
+                        (refused.empty() ? "no sink" : printable(refused.front().error.message())));
+  }
+
+  const Request& request_;
+  const Context& context_;
+  const serve::Caller caller_;
+  std::deque<query::VisibleStore> visible_;
+  std::vector<query::Store> stores_;
+  Logger::Fields fields_;
+};
+
+// Not about any job.
+std::optional<Response> asset_page(const Target& target) {
+  if (target.path.size() != 3 || target.path[0] != "static") return std::nullopt;
+  const Asset found = asset(target.path[2]);
+  if (found.bytes.data() == nullptr || target.path[1] != assets_hash()) return std::nullopt;
+  return Response{.type = found.type,
+                  .body = std::string(found.bytes),
+                  .headers = {{"Cache-Control", "max-age=31536000, immutable"}}};
+}
+
+}  // namespace
+
+Response answer(const Request& request, const Context& context) {
+  const auto target = parse_target(request.target);
+  if (!target) return plain_page(404, "There is no such page.", request.target);
+  if (auto found = asset_page(*target)) return *std::move(found);
+  auto caller = context.find_caller(request.login);
+  if (!caller) {
+    return caller.error().kind() == ErrorKind::kPermanent
+               ? plain_page(403, printable(request.login) + " has no account on this host.",
+                            request.target)
+               : plain_page(
+                     503,
+                     "It cannot be found out who you are: " + printable(caller.error().message()),
+                     request.target);
+  }
+  auto response = call_plugin("its plugin", ErrorKind::kPermanent, [&]() -> Result<Response> {
+    return Answering(request, context, *std::move(caller)).run(*target);
+  });
+  if (response) return *std::move(response);
+  return plain_page(500, "This page cannot be made: " + printable(response.error().message()),
+                    request.target);
+}
+
+}  // namespace scriptorium::page

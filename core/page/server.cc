@@ -1,0 +1,416 @@
+#include "core/page/server.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <utility>  // before Asio 1.74, which needs it
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <boost/beast/core/basic_stream.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http.hpp>
+#include <boost/system/system_error.hpp>
+#include <cerrno>
+#include <ctime>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include "core/base/text.h"
+#include "core/base/thread_name.h"
+#include "core/base/thrown.h"
+
+namespace scriptorium::page {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = boost::beast::http;
+using boost::system::error_code;
+using Stream = beast::basic_stream<asio::generic::stream_protocol>;
+
+// After accept() failed, for example because no descriptor was free.
+constexpr std::chrono::milliseconds kAcceptPause{100};
+
+// What browsers may do with the pages: show them, with our own style sheet, in no frame.
+constexpr const char* kContentSecurity =
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'";
+
+std::optional<uid_t> peer_of(int socket) {
+  int family = 0;
+  socklen_t size = sizeof family;
+  if (::getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &family, &size) != 0 || family != AF_UNIX)
+    return std::nullopt;
+  ucred peer{};
+  size = sizeof peer;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return std::nullopt;
+  return peer.uid;
+}
+
+std::string http_date() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::gmtime_r(&now, &parts);
+  std::string text(64, '\0');
+  text.resize(std::strftime(text.data(), text.size(), "%a, %d %b %Y %H:%M:%S GMT", &parts));
+  return text;
+}
+
+using Parser = http::request_parser<http::empty_body>;
+using Fields = http::request<http::empty_body>;
+
+std::vector<std::string_view> values_of(const Fields& request, std::string_view name) {
+  std::vector<std::string_view> values;
+  const auto [begin, end] = request.equal_range(beast::string_view(name.data(), name.size()));
+  for (auto field = begin; field != end; ++field)
+    values.emplace_back(field->value().data(), field->value().size());
+  return values;
+}
+
+std::string last_of_list(const std::vector<std::string_view>& values) {
+  if (values.empty()) return {};
+  std::string_view text = values.back();
+  text.remove_prefix(text.rfind(',') + 1);  // npos + 1 is 0
+  while (text.starts_with(' ')) text.remove_prefix(1);
+  return std::string(text);
+}
+
+std::string_view target_of(const Fields& request) {
+  return {request.target().data(), request.target().size()};
+}
+
+// Why there is no answer to a request that could be read in two ways; nothing if it is as it should
+// be.
+std::optional<Response> refusal_of(const Parser& parser) {
+  const Fields& request = parser.get();
+  const std::string_view target = target_of(request);
+  if (request.method() != http::verb::get && request.method() != http::verb::head) {
+    Response refusal = plain_page(405, "Only GET and HEAD are allowed.", target);
+    refusal.headers.emplace_back("Allow", "GET, HEAD");
+    return refusal;
+  }
+  if (request.version() != 11 && request.version() != 10)
+    return plain_page(505, "Only HTTP/1.1 is spoken here.", target);
+  if (request.count(http::field::transfer_encoding) > 0 ||
+      parser.content_length().value_or(0) > 0 || request.count(http::field::content_length) > 1)
+    return plain_page(413, "A request has no body here.", target);
+  if (request.count(http::field::host) != 1)
+    return plain_page(400, "A request names its host once.", target);
+  return std::nullopt;
+}
+
+}  // namespace
+
+// Everything but `answer` runs in `thread_`.
+class Server::Impl {
+ public:
+  Impl(UniqueFd listening, Service service, Logger& log)
+      : service_(std::move(service)),
+        log_(log),
+        workers_(service_.limits.queries),
+        door_(io_, listening.release()),
+        pause_(io_) {}
+
+  void start() {
+    accept_next();
+    thread_ = std::jthread([this] {
+      name_thread("page");
+      run();
+    });
+  }
+
+  void stop() {
+    if (!thread_.joinable()) return;
+    stop_.request_stop();
+    asio::post(io_, [this] {
+      stopping_ = true;
+      door_.close();
+      pause_.cancel();
+      for (const ClientRef& client : std::set<ClientRef>(clients_)) end(client);
+    });
+    workers_.join();
+    idle_.reset();
+    thread_.join();
+  }
+
+ private:
+  enum class Doing { kReading, kWaiting, kWriting };
+  struct Client {
+    Client(asio::io_context& io, int fd, int family)
+        : stream(io.get_executor()), peer(peer_of(fd)) {
+      stream.socket().assign(asio::generic::stream_protocol(family, 0), fd);
+    }
+
+    Stream stream;
+    const std::optional<uid_t> peer;
+    beast::flat_buffer buffer{2 * kMostHeadBytes};
+    std::optional<Parser> parser;
+    Doing doing = Doing::kReading;
+    SteadyTime since{};  // it reads
+    bool is_open = true;
+  };
+  using ClientRef = std::shared_ptr<Client>;
+  struct Question {
+    ClientRef client;
+    Request request;
+    bool is_head = false;
+    bool keeps_open = false;
+  };
+  struct Outgoing {
+    http::response<http::string_body> message;
+    http::response_serializer<http::string_body> serializer{message};
+    std::size_t bytes = 0;
+  };
+
+  // Returns when everything is closed and no worker has anything to post.
+  void run() noexcept {
+    for (bool ended = false; !ended;) {
+      try {
+        io_.run();
+        ended = true;
+      } catch (...) {  // out of memory
+        log_.warning("PAGE_FAILED", "a request was dropped", {{"reason", thrown_text()}});
+      }
+    }
+  }
+
+  // ---- connections
+
+  void accept_next() {
+    if (stopping_) return;
+    door_.async_wait(asio::posix::stream_descriptor::wait_read, [this](const error_code& error) {
+      if (!error) accept();
+    });
+  }
+
+  void accept() {
+    sockaddr_storage address{};
+    socklen_t size = sizeof address;
+    UniqueFd fd(::accept4(door_.native_handle(), reinterpret_cast<sockaddr*>(&address), &size,
+                          SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!fd && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
+      pause_.expires_after(kAcceptPause);
+      return pause_.async_wait([this](const error_code& error) {
+        if (!error) accept_next();
+      });
+    }
+    accept_next();
+    if (!fd || !make_room()) return;
+    const auto client = std::make_shared<Client>(io_, fd.get(), address.ss_family);
+    std::ignore = fd.release();
+    clients_.insert(client);
+    read(client);
+  }
+
+  // False if every connection has a page to wait for; else there is room now.
+  bool make_room() {
+    if (clients_.size() < service_.limits.connections) return true;
+    ClientRef oldest;
+    for (const ClientRef& client : clients_) {
+      if (client->doing == Doing::kReading && (!oldest || client->since < oldest->since))
+        oldest = client;
+    }
+    if (oldest) end(oldest);
+    return oldest != nullptr;
+  }
+
+  void end(const ClientRef& client) {
+    if (!std::exchange(client->is_open, false)) return;
+    error_code ignored;
+    std::ignore = client->stream.socket().shutdown(asio::socket_base::shutdown_send, ignored);
+    client->stream.close();
+    std::erase_if(waiting_, [&](const Question& q) { return q.client == client; });
+    clients_.erase(client);
+  }
+
+  // ---- requests
+
+  void read(const ClientRef& client) {
+    client->doing = Doing::kReading;
+    client->since = std::chrono::steady_clock::now();
+    client->parser.emplace();
+    client->parser->header_limit(kMostHeadBytes);
+    client->parser->body_limit(0);
+    client->stream.expires_after(service_.limits.patience);
+    http::async_read_header(client->stream, client->buffer, *client->parser,
+                            [this, client](const error_code& error, std::size_t) {
+                              if (!client->is_open) return;
+                              if (error) return unreadable(client, error);
+                              take_request(client);
+                            });
+  }
+
+  void unreadable(const ClientRef& client, const error_code& error) {
+    const bool is_http =
+        error.category() == http::make_error_code(http::error::header_limit).category() &&
+        error != http::error::end_of_stream && error != http::error::partial_message;
+    if (!is_http) return end(client);
+    const bool is_long =
+        error == http::error::header_limit || error == http::error::buffer_overflow;
+    const bool has_body = error == http::error::body_limit;
+    send(client,
+         is_long    ? plain_page(431, "The head of the request is too long.", "/")
+         : has_body ? plain_page(413, "A request has no body here.", "/")
+                    : plain_page(400, "The request is not HTTP.", "/"),
+         false, false);
+  }
+
+  void take_request(const ClientRef& client) {
+    if (auto refusal = refusal_of(*client->parser))
+      return send(client, *std::move(refusal), false, false);
+    const Fields& request = client->parser->get();
+    const bool is_head = request.method() == http::verb::head;
+    const std::string_view target = target_of(request);
+    const auto forwarded = values_of(request, "X-Forwarded-For");
+    const auto admitted = service_.gate->admit({.peer = client->peer,
+                                                .target = target,
+                                                .hosts = values_of(request, "Host"),
+                                                .users = values_of(request, "X-Remote-User"),
+                                                .cookies = values_of(request, "Cookie")});
+    const bool keeps_open = request.keep_alive();
+    if (admitted.answer) {
+      if (!admitted.reason.empty())
+        log_.warning("PAGE_REFUSED", "a request was refused", {{"reason", admitted.reason}});
+      return send(client, *admitted.answer, is_head, keeps_open && !admitted.closes);
+    }
+    client->doing = Doing::kWaiting;
+    client->stream.expires_never();
+    waiting_.push_back({.client = client,
+                        .request = {.login = admitted.login,
+                                    .address = printable(last_of_list(forwarded)),
+                                    .target = std::string(target)},
+                        .is_head = is_head,
+                        .keeps_open = keeps_open});
+    ask_next();
+  }
+
+  // Starts what may run now, in the order of arrival.
+  void ask_next() {
+    for (auto next = waiting_.begin(); next != waiting_.end() &&
+                                       running_ < service_.limits.queries &&
+                                       waiting_bytes_ < kMostWaitingBytes;) {
+      std::size_t& of_user = running_of_[next->request.login];
+      if (of_user >= service_.limits.queries_of_user) {
+        ++next;
+        continue;
+      }
+      ++of_user;
+      ++running_;
+      make_page(std::move(*next));
+      next = waiting_.erase(next);
+    }
+  }
+
+  void make_page(Question question) {
+    const SteadyTime deadline = std::chrono::steady_clock::now() + service_.limits.query;
+    asio::post(workers_, [this, question = std::move(question), deadline]() mutable {
+      std::optional<Response> response;
+      try {
+        response = service_.answer(question.request, stop_.get_token(), deadline);
+      } catch (...) {
+        log_.warning("PAGE_FAILED", "a page could not be made; its reader is disconnected",
+                     {{"reason", thrown_text()}});
+      }
+      asio::post(io_,
+                 [this, question = std::move(question), response = std::move(response)]() mutable {
+                   answered(question, std::move(response));
+                 });
+    });
+  }
+
+  void answered(const Question& question, std::optional<Response> response) {
+    --running_;
+    const auto of_user = running_of_.find(question.request.login);
+    if (--of_user->second == 0) running_of_.erase(of_user);
+    if (!response) {
+      end(question.client);
+    } else if (question.client->is_open) {
+      send(question.client, *std::move(response), question.is_head, question.keeps_open);
+    }
+    ask_next();
+  }
+
+  // ---- answers
+
+  void send(const ClientRef& client, Response response, bool is_head, bool keeps_open) {
+    client->doing = Doing::kWriting;
+    const auto out = std::make_shared<Outgoing>();
+    auto& message = out->message;
+    message.result(response.status);
+    message.version(11);
+    message.set(http::field::date, http_date());
+    message.set(http::field::content_type, response.type);
+    message.set(http::field::cache_control, "private, no-cache");
+    message.set("Content-Security-Policy", kContentSecurity);
+    message.set("X-Content-Type-Options", "nosniff");
+    message.set("Referrer-Policy", "same-origin");
+    message.set("Cross-Origin-Opener-Policy", "same-origin");
+    for (const auto& [name, value] : response.headers) message.set(name, value);
+    message.keep_alive(keeps_open);
+    message.content_length(response.body.size());
+    // HEAD has the length of what GET would have.
+    if (!is_head) message.body() = std::move(response.body);
+    out->bytes = message.body().size();
+    waiting_bytes_ += out->bytes;
+    write(client, out);
+  }
+
+  // A part at a time, so that a slow reader has time for each.
+  void write(const ClientRef& client, const std::shared_ptr<Outgoing>& out) {
+    client->stream.expires_after(service_.limits.patience);
+    http::async_write_some(client->stream, out->serializer,
+                           [this, client, out](const error_code& error, std::size_t) {
+                             if (!error && client->is_open && !out->serializer.is_done())
+                               return write(client, out);
+                             waiting_bytes_ -= out->bytes;
+                             if (!client->is_open) return;
+                             if (error || !out->message.keep_alive()) {
+                               end(client);
+                             } else {
+                               read(client);
+                             }
+                             ask_next();
+                           });
+  }
+
+  Service service_;
+  Logger& log_;
+  asio::io_context io_{1};
+  asio::executor_work_guard<asio::io_context::executor_type> idle_{io_.get_executor()};
+  asio::thread_pool workers_;
+  asio::posix::stream_descriptor door_;
+  asio::steady_timer pause_;
+  std::stop_source stop_;
+  std::set<ClientRef> clients_;
+  std::deque<Question> waiting_;
+  std::size_t running_ = 0;
+  std::map<std::string, std::size_t> running_of_;
+  std::size_t waiting_bytes_ = 0;
+  bool stopping_ = false;
+  std::jthread thread_;
+};
+
+Server::Server(UniqueFd listening, Service service, Logger& log) try
+    : impl_(std::make_unique<Impl>(std::move(listening), std::move(service), log)) {
+} catch (const boost::system::system_error& e) {
+  // asio's own, if it gets no thread.
+  throw std::system_error(e.code());
+}
+Server::~Server() { impl_->stop(); }
+void Server::start() { impl_->start(); }
+
+}  // namespace scriptorium::page

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <kainjow/mustache.hpp>
+#include <string>
+#include <string_view>
+
+// The pages' mustache templates (core/page/templates) and what they link (core/page/assets), which
+// the program holds. Threads: any.
+namespace scriptorium::page {
+
+using Values = kainjow::mustache::data;
+
+// The template with these values, after the head and before the foot of every page. `root` is the
+// way from the page to the first one: "" or "../../". Templates escape all values but one, the
+// member `html` of Shown.
+std::string filled(std::string_view name, Values values, const std::string& root);
+// All of them, for the test that each can be parsed.
+std::vector<std::pair<std::string_view, std::string_view>> all_templates();
+
+struct Asset {
+  std::string_view bytes;
+  const char* type = "";
+};
+// "app.css"; no bytes for a name that no asset has.
+Asset asset(std::string_view name);
+// Of all assets together, for addresses that browsers may keep for good.
+const std::string& assets_hash();
+
+}  // namespace scriptorium::page

@@ -1,0 +1,287 @@
+#include "core/page/pages.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <kainjow/mustache.hpp>
+#include <memory>
+#include <regex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/page/templates.h"
+#include "tests/support/event_factory.h"
+
+namespace scriptorium::page {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+constexpr const char* kHostile = "</h1><script>alert(1)</script>";
+
+// Records that a test puts there; each call sees those that its visibility allows.
+class ListStore final : public Searchable {
+ public:
+  Speed speed() const noexcept override { return Speed::kIndexed; }
+  Result<Answer> search(const Request& request) override {
+    if (problem) return *problem;
+    asked = request;
+    Answer answer;
+    answer.next = next;
+    for (const Record& record : records) {
+      if (is_visible(record.job, request.visibility)) answer.hits.push_back({record.job, {}});
+    }
+    return answer;
+  }
+  Result<std::vector<Record>> get(const Selector& selector, const Visibility& visibility,
+                                  std::size_t) override {
+    if (problem) return *problem;
+    std::vector<Record> found;
+    for (const Record& record : records) {
+      if (record.job.id == selector.id && record.job.cluster == selector.cluster &&
+          (!selector.time || *selector.time == record.job.time) &&
+          is_visible(record.job, visibility))
+        found.push_back(record);
+    }
+    return found;
+  }
+  Result<std::vector<JobRow>> family(std::uint64_t, const Visibility&, std::optional<Timestamp>,
+                                     std::size_t) override {
+    return std::vector<JobRow>{};
+  }
+
+  std::vector<Record> records;
+  std::optional<Error> problem;
+  std::string next;
+  Request asked;
+};
+
+Searchable::Record record_of(const std::string& user, const std::string& id,
+                             const std::string& script = test::kScript) {
+  Event event = test::make_event_value(id, script);
+  event.user.name = user;
+  Searchable::Record record;
+  record.job.cluster = "lab";
+  record.job.id = id;
+  record.job.time = event.time;
+  record.job.event_id = "event of " + id;
+  record.job.user = user;
+  record.job.verified = true;
+  record.event = std::make_shared<const Event>(std::move(event));
+  return record;
+}
+
+class Pages : public ::testing::Test {
+ protected:
+  Response get(const std::string& target, const std::string& login = "alice") {
+    const std::function<Result<serve::Caller>(const std::string&)> find_caller =
+        [](const std::string& name) -> Result<serve::Caller> {
+      if (name == "nobody") return Error{ErrorKind::kPermanent, "nobody has this login"};
+      if (name == "slow") return Error{ErrorKind::kTransient, "the directory does not answer"};
+      serve::Caller caller{.uid = 1001, .login = name};
+      caller.visibility.all = name == "support";
+      if (name != "support") caller.visibility.users = {{.name = name}};
+      return caller;
+    };
+    const std::function<Result<void>(const Logger::Fields&)> record =
+        [this](const Logger::Fields& fields) -> Result<void> {
+      recorded_.push_back(fields);
+      if (!can_record_) return Error{ErrorKind::kTransient, "no space left on device"};
+      return {};
+    };
+    return answer({.login = login, .address = "192.0.2.7", .target = target},
+                  {.stores = stores_,
+                   .find_caller = find_caller,
+                   .record = record,
+                   .stop = {},
+                   .deadline = SteadyTime::max()});
+  }
+  std::string field(const std::string& name) {
+    for (const auto& field : recorded_.back()) {
+      if (field.key == name) return field.value;
+    }
+    return "absent";
+  }
+
+  ListStore store_;
+  std::vector<query::Store> stores_{{"catalog", &store_}};
+  std::vector<Logger::Fields> recorded_;
+  bool can_record_ = true;
+};
+
+TEST_F(Pages, TheFirstPageHasTheReadersNewestJobs) {
+  store_.records = {record_of("alice", "1"), record_of("bob", "2")};
+  const Response page = get("/");
+  EXPECT_EQ(page.status, 200U);
+  EXPECT_THAT(page.body, AllOf(HasSubstr("href=\"job/lab/1?at="), Not(HasSubstr("job/lab/2"))));
+  EXPECT_EQ(field("user"), "alice");
+  EXPECT_EQ(field("address"), "192.0.2.7");
+  EXPECT_EQ(field("asked"), "/");
+  EXPECT_EQ(field("hits"), "1");
+  EXPECT_EQ(field("events"), "event of 1");
+  EXPECT_THAT(get("/", "support").body, HasSubstr("job/lab/2"));
+  EXPECT_EQ(field("sees"), "all");
+}
+
+TEST_F(Pages, ASearchIsParsedAndContinues) {
+  store_.records = {record_of("alice", "1")};
+  store_.next = "50 \"jobs\"";
+  const Response page = get("/?q=user%3Aalice+name%3Amd&after=x");
+  EXPECT_EQ(store_.asked.query.kind, Query::Kind::kAnd);
+  EXPECT_EQ(store_.asked.after, "x");
+  EXPECT_THAT(page.body,
+              AllOf(HasSubstr("value=\"user:alice name:md\""),
+                    HasSubstr("href=\".?q=user%3Aalice%20name%3Amd&amp;after=50%20%22jobs%22\"")));
+}
+
+TEST_F(Pages, AWrongQuerySaysWhereAndAsksNothing) {
+  const Response page = get("/?q=usr%3Aalice");
+  EXPECT_EQ(page.status, 400U);
+  EXPECT_THAT(page.body, AllOf(HasSubstr("did you mean &quot;user&quot;"), HasSubstr("^")));
+  EXPECT_THAT(recorded_, IsEmpty());
+  EXPECT_EQ(get("/?q=" + std::string(5000, 'x')).status, 400U);
+}
+
+TEST_F(Pages, AJobHasItsScriptAndEnvironment) {
+  store_.records = {record_of("alice", "1")};
+  store_.records[0].job.cpus = 4;
+  store_.records[0].job.cpu_ratio = 0.25;
+  store_.records[0].job.state = "FAILED";
+  store_.records[0].job.exit_code = 2;
+  const Response page = get("/job/lab/1");
+  EXPECT_EQ(page.status, 200U);
+  EXPECT_THAT(page.body, AllOf(HasSubstr("<span class=l id=L3>srun hostname</span>"),
+                               HasSubstr("<span class=l id=E1>HOME=/home/alice</span>"),
+                               HasSubstr("FAILED (2)"), HasSubstr("25 %"),
+                               HasSubstr("href=\"../../job/lab/1/script?at="),
+                               HasSubstr("href=\"../../static/")));
+  EXPECT_THAT(page.body, Not(HasSubstr("Findings")));
+}
+
+TEST_F(Pages, FindingsAreThoseOfTheNewestRun) {
+  Searchable::Record record = record_of("alice", "1");
+  for (const char* text : {"old sentence", "<b>new</b> sentence"}) {
+    Event use = test::make_event_value("1");
+    use.kind = "usage.job";
+    use.extra_json = R"({"usage": {"findings": [{"severity": "warning", "text": ")" +
+                     std::string(text) + R"("}, {"severity": "\"odd"}, 7]}})";
+    record.later.push_back(std::make_shared<const Event>(std::move(use)));
+  }
+  store_.records = {record};
+  EXPECT_THAT(get("/job/lab/1").body,
+              AllOf(HasSubstr("<li class=\"warning\">&lt;b&gt;new&lt;/b&gt; sentence</li>"),
+                    HasSubstr("<li class=\"info\">"), Not(HasSubstr("old sentence"))));
+}
+
+TEST_F(Pages, WhatMayNotBeSeenIsWhatDoesNotExist) {
+  store_.records = {record_of("bob", "2")};
+  Response denied = get("/job/lab/2");
+  store_.records.clear();
+  const Response absent = get("/job/lab/2");
+  EXPECT_EQ(denied.status, 404U);
+  EXPECT_EQ(denied.body, absent.body);
+  EXPECT_EQ(denied.headers, absent.headers);
+  EXPECT_EQ(field("hits"), "0");
+  EXPECT_EQ(get("/job/lab/2/script").status, 404U);
+  EXPECT_EQ(get("/job/lab/2?at=yesterday").status, 404U);
+}
+
+TEST_F(Pages, AnIdThatWasUsedTwiceShowsTheNewestAndLinksTheOther) {
+  store_.records = {record_of("alice", "1", "new\n"), record_of("alice", "1", "old\n")};
+  store_.records[1].job.time = Timestamp{1'000'000'000 * kSecond};
+  EXPECT_THAT(get("/job/lab/1").body,
+              AllOf(HasSubstr("id=L1>new<"), Not(HasSubstr("id=L1>old<")),
+                    HasSubstr("href=\"../../job/lab/1?at=2001-09-09T01%3A46%3A40Z\"")));
+  EXPECT_THAT(get("/job/lab/1?at=2001-09-09T01%3A46%3A40Z").body, HasSubstr("id=L1>old<"));
+}
+
+TEST_F(Pages, TextsOfUsersCannotLeaveTheirPlace) {
+  Searchable::Record record = record_of("alice", "1", std::string(kHostile) + "\n\u202e");
+  JobRow& job = record.job;
+  job.name = job.account = job.partition = job.qos = job.work_dir = job.group = job.interpreter =
+      job.array_task_spec = kHostile;
+  job.state = kHostile;
+  job.directives = job.modules = job.nodes = job.software = {kHostile, "\"'"};
+  record.problems = {kHostile};
+  store_.records = {record};
+  for (const char* target : {"/job/lab/1", "/"}) {
+    const std::string body = get(target).body;
+    EXPECT_THAT(body, AllOf(Not(HasSubstr("<script")), Not(HasSubstr("</h1><")))) << target;
+    EXPECT_THAT(body, HasSubstr("&lt;script")) << target;
+  }
+  EXPECT_THAT(get("/?q=%22%3E%3Cscript%3E").body, Not(HasSubstr("<script")));
+  EXPECT_THAT(get("/job/lab/%3Cscript%3E").body, Not(HasSubstr("<script")));
+  EXPECT_THAT(get("/", "<script>").body, Not(HasSubstr("<script>")));
+}
+
+TEST_F(Pages, ADownloadHasTheBytesAndIsShownByNoBrowser) {
+  const std::string bytes("\xff\0<script>", 10);
+  store_.records = {record_of("alice", "1[]\"2", bytes)};
+  const Response page = get("/job/lab/1%5B%5D%222/script");
+  EXPECT_EQ(page.status, 200U);
+  EXPECT_EQ(page.body, bytes);
+  EXPECT_EQ(page.type, "application/octet-stream");
+  EXPECT_THAT(page.headers,
+              ElementsAre(std::pair("Content-Disposition", "attachment; filename=\"1___2.sh\""),
+                          std::pair("Content-Security-Policy", "sandbox")));
+}
+
+TEST_F(Pages, WithoutARecordThereIsNoAnswer) {
+  store_.records = {record_of("alice", "1")};
+  can_record_ = false;
+  for (const char* target : {"/", "/job/lab/1", "/job/lab/1/script"}) {
+    const Response page = get(target);
+    EXPECT_EQ(page.status, 503U);
+    EXPECT_THAT(page.body, AllOf(HasSubstr("no space left"), Not(HasSubstr("event of"))));
+  }
+}
+
+TEST_F(Pages, AStoreThatCannotAnswerIsNoEmptyAnswer) {
+  store_.problem = Error{ErrorKind::kTransient, "the catalog is of a newer version"};
+  for (const char* target : {"/", "/job/lab/1"}) {
+    const Response page = get(target);
+    EXPECT_EQ(page.status, 503U);
+    EXPECT_THAT(page.body, HasSubstr("the catalog is of a newer version"));
+  }
+}
+
+TEST_F(Pages, WhoIsNotKnownGetsNothing) {
+  store_.records = {record_of("nobody", "1")};
+  EXPECT_EQ(get("/", "nobody").status, 403U);
+  EXPECT_EQ(get("/", "slow").status, 503U);
+  EXPECT_THAT(recorded_, IsEmpty());
+}
+
+TEST_F(Pages, AssetsAreForGoodAndOthersAreNot) {
+  const std::string base = "/static/" + assets_hash() + "/";
+  const Response css = get(base + "app.css");
+  EXPECT_EQ(css.status, 200U);
+  EXPECT_EQ(css.type, "text/css; charset=utf-8");
+  EXPECT_THAT(css.headers, ElementsAre(std::pair("Cache-Control", "max-age=31536000, immutable")));
+  EXPECT_EQ(get(base + "icon.svg").type, "image/svg+xml");
+  for (const std::string& other :
+       {base + "head.mustache", base + "x", std::string("/static/0/app.css"),
+        std::string("/static/app.css"), std::string("/x"), std::string("/job"),
+        std::string("/job/lab/1/environment"), std::string("/%00")})
+    EXPECT_EQ(get(other).status, 404U) << other;
+}
+
+TEST(Templates, CanBeParsedAndHaveOneRawPlace) {
+  ASSERT_THAT(all_templates(), Not(IsEmpty()));
+  for (const auto& [name, text] : all_templates()) {
+    const std::string bytes(text);
+    EXPECT_TRUE(kainjow::mustache::mustache(bytes).is_valid()) << name;
+    EXPECT_EQ(bytes.find("{{&"), std::string::npos) << name;
+    EXPECT_FALSE(std::regex_search(bytes, std::regex(R"(\{\{\{(?!html\}\}\}))"))) << name;
+    EXPECT_FALSE(std::regex_search(bytes, std::regex(R"(=\{\{)"))) << name << ": quotes";
+    EXPECT_FALSE(std::regex_search(bytes, std::regex(R"(\b(style|on[a-z]+)=)"))) << name;
+  }
+}
+
+}  // namespace
+}  // namespace scriptorium::page
