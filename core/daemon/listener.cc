@@ -35,7 +35,7 @@ using boost::system::error_code;
 using Endpoint = asio::generic::stream_protocol::endpoint;
 using Socket = asio::generic::stream_protocol::socket;
 
-constexpr int kBacklog = 16;
+constexpr int kBacklog = 512;
 constexpr std::size_t kMostConnections = 32;
 // After accept() failed, for example because no descriptor was free.
 constexpr std::chrono::milliseconds kAcceptPause{100};

@@ -17,6 +17,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using List = kainjow::mustache::list;
 
+constexpr const char* kUsage = "usage";  // the events' block, no plugin
 constexpr std::size_t kMostNodes = 64;
 constexpr std::size_t kMostDirectives = 200;
 constexpr std::size_t kMostFindingBytes = 1'000;
@@ -82,7 +83,7 @@ List findings_of(const Searchable::Record& record) {
                                  [](const auto& event) { return event->kind == "usage.job"; });
   if (last == record.later.rend() || (*last)->job.array) return list;
   const Json extra = Json::parse((*last)->extra_json, nullptr, false);
-  for (const Json& finding : query::list_at(extra, {"usage", "findings"})) {
+  for (const Json& finding : query::list_at(extra, {kUsage, "findings"})) {
     const std::string severity = query::text_at(finding, {"severity"});
     Values values;
     values.set("severity", severity == "critical" || severity == "warning" ? severity : "info");

@@ -135,12 +135,12 @@ class Server::Impl {
 
   void stop() {
     if (!thread_.joinable()) return;
-    stop_.request_stop();
     asio::post(io_, [this] {
       stopping_ = true;
       door_.close();
       pause_.cancel();
       for (const ClientRef& client : std::set<ClientRef>(clients_)) end(client);
+      stop_.request_stop();  // after that, so that nobody gets a page that it cut short
     });
     workers_.join();
     idle_.reset();
@@ -160,6 +160,7 @@ class Server::Impl {
     beast::flat_buffer buffer{2 * kMostHeadBytes};
     std::optional<Parser> parser;
     Doing doing = Doing::kReading;
+    std::string login;   // whose request is being answered; "" = nobody's
     SteadyTime since{};  // it reads
     bool is_open = true;
   };
@@ -170,7 +171,16 @@ class Server::Impl {
     bool is_head = false;
     bool keeps_open = false;
   };
+  // What one login has under way.
+  struct Person {
+    std::size_t requests = 0;
+    std::size_t running = 0;
+    std::size_t bytes = 0;  // that wait for their reader
+
+    bool is_idle() const { return requests == 0 && running == 0 && bytes == 0; }
+  };
   struct Outgoing {
+    std::string login;
     http::response<http::string_body> message;
     http::response_serializer<http::string_body> serializer{message};
     std::size_t bytes = 0;
@@ -234,6 +244,7 @@ class Server::Impl {
     std::ignore = client->stream.socket().shutdown(asio::socket_base::shutdown_send, ignored);
     client->stream.close();
     std::erase_if(waiting_, [&](const Question& q) { return q.client == client; });
+    end_request(client);
     clients_.erase(client);
   }
 
@@ -287,6 +298,15 @@ class Server::Impl {
         log_.warning("PAGE_REFUSED", "a request was refused", {{"reason", admitted.reason}});
       return send(client, *admitted.answer, is_head, keeps_open && !admitted.closes);
     }
+    const auto known = persons_.find(admitted.login);
+    if (known != persons_.end() && known->second.requests >= service_.limits.requests_of_user) {
+      Response busy =
+          plain_page(429, "You ask for too many pages at a time. Wait for some.", target);
+      busy.headers.emplace_back("Retry-After", "1");
+      return send(client, std::move(busy), is_head, keeps_open);
+    }
+    ++persons_[admitted.login].requests;
+    client->login = admitted.login;
     client->doing = Doing::kWaiting;
     client->stream.expires_never();
     waiting_.push_back({.client = client,
@@ -303,12 +323,13 @@ class Server::Impl {
     for (auto next = waiting_.begin(); next != waiting_.end() &&
                                        running_ < service_.limits.queries &&
                                        waiting_bytes_ < kMostWaitingBytes;) {
-      std::size_t& of_user = running_of_[next->request.login];
-      if (of_user >= service_.limits.queries_of_user) {
+      Person& person = persons_[next->request.login];
+      if (person.running >= service_.limits.queries_of_user ||
+          person.bytes >= kMostWaitingBytesOfUser) {
         ++next;
         continue;
       }
-      ++of_user;
+      ++person.running;
       ++running_;
       make_page(std::move(*next));
       next = waiting_.erase(next);
@@ -334,14 +355,25 @@ class Server::Impl {
 
   void answered(const Question& question, std::optional<Response> response) {
     --running_;
-    const auto of_user = running_of_.find(question.request.login);
-    if (--of_user->second == 0) running_of_.erase(of_user);
+    change(question.request.login, [](Person& person) { --person.running; });
     if (!response) {
       end(question.client);
     } else if (question.client->is_open) {
       send(question.client, *std::move(response), question.is_head, question.keeps_open);
     }
     ask_next();
+  }
+
+  template <typename Change>
+  void change(const std::string& login, Change with) {
+    const auto person = persons_.find(login);
+    with(person->second);
+    if (person->second.is_idle()) persons_.erase(person);
+  }
+
+  void end_request(const ClientRef& client) {
+    const std::string login = std::exchange(client->login, {});
+    if (!login.empty()) change(login, [](Person& person) { --person.requests; });
   }
 
   // ---- answers
@@ -365,8 +397,15 @@ class Server::Impl {
     // HEAD has the length of what GET would have.
     if (!is_head) message.body() = std::move(response.body);
     out->bytes = message.body().size();
+    out->login = client->login;
     waiting_bytes_ += out->bytes;
+    if (!out->login.empty()) persons_[out->login].bytes += out->bytes;
     write(client, out);
+  }
+
+  void sent(const Outgoing& out) {
+    waiting_bytes_ -= out.bytes;
+    if (!out.login.empty()) change(out.login, [&](Person& person) { person.bytes -= out.bytes; });
   }
 
   // A part at a time, so that a slow reader has time for each.
@@ -376,8 +415,9 @@ class Server::Impl {
                            [this, client, out](const error_code& error, std::size_t) {
                              if (!error && client->is_open && !out->serializer.is_done())
                                return write(client, out);
-                             waiting_bytes_ -= out->bytes;
+                             sent(*out);
                              if (!client->is_open) return;
+                             end_request(client);
                              if (error || !out->message.keep_alive()) {
                                end(client);
                              } else {
@@ -398,7 +438,7 @@ class Server::Impl {
   std::set<ClientRef> clients_;
   std::deque<Question> waiting_;
   std::size_t running_ = 0;
-  std::map<std::string, std::size_t> running_of_;
+  std::map<std::string, Person> persons_;
   std::size_t waiting_bytes_ = 0;
   bool stopping_ = false;
   std::jthread thread_;

@@ -31,6 +31,8 @@ class Server {
     std::size_t connections = 512;
     std::size_t queries = 4;          // at the same time
     std::size_t queries_of_user = 2;  // of them
+    // Whose answers are not yet sent; more are refused with 429.
+    std::size_t requests_of_user = 16;
     // For the head of a request to arrive, and for a reader to take a part of the answer.
     std::chrono::milliseconds patience{10'000};
     std::chrono::milliseconds query{10'000};  // for a page to be made
@@ -42,8 +44,9 @@ class Server {
     Limits limits = {};
   };
   static constexpr std::size_t kMostHeadBytes = std::size_t{8} << 10;
-  // Of pages that wait for their readers; then no further page is made.
+  // Of pages that wait for their readers, of all and of one person; then no further one is made.
   static constexpr std::size_t kMostWaitingBytes = std::size_t{64} << 20;
+  static constexpr std::size_t kMostWaitingBytesOfUser = std::size_t{16} << 20;
 
   // Takes a socket that already listens. Clients that connect before start() wait. Both this and
   // start() throw std::system_error if no thread can be had.

@@ -106,7 +106,8 @@ def test_systemd_understands_the_unit_and_the_timer_of_mails(verified):
 
 
 def test_the_query_services_units_leave_almost_nothing_open(verified):
-    folder = verified("scriptorium-web.socket", "scriptorium-web.service")
+    folder = verified("scriptorium-web.socket", "scriptorium-page.socket",
+                      "scriptorium-web.service")
     result = subprocess.run(["systemd-analyze", "--no-pager", "security", "--offline=true",
                              str(folder / "scriptorium-web.service")],
                             capture_output=True, text=True, timeout=60)

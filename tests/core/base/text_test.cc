@@ -161,6 +161,24 @@ TEST(PrintableJsonTest, MeansTheSameAndHoldsNothingThatATerminalActsOn) {
   EXPECT_EQ(printable_json("{\n  \"油\": \"\\u001b\"\n}"), "{\n  \"油\": \"\\u001b\"\n}");
 }
 
+TEST(FormatSecondsTest, SaysTimesInWords) {
+  EXPECT_EQ(format_seconds(0.004), "4 ms");
+  EXPECT_EQ(format_seconds(4.24), "4.2 s");
+  EXPECT_EQ(format_seconds(812.4), "13 min 32 s");
+  EXPECT_EQ(format_seconds(18600), "5 h 10 min");
+  EXPECT_EQ(format_seconds(3 * 86400 + 4 * 3600), "3 d 4 h");
+}
+
+TEST(CharacterAtTest, IsACodePointOrIllFormed) {
+  EXPECT_EQ(character_at("a", 0).code, 0x61U);
+  EXPECT_EQ(character_at("x\u00e9", 1).code, 0xe9U);
+  EXPECT_EQ(character_at("\U0001f600", 0).code, 0x1f600U);
+  EXPECT_EQ(character_at("\U0001f600", 0).length, 4U);
+  EXPECT_FALSE(character_at("\xe2\x82z", 0).code);
+  EXPECT_EQ(character_at("\xe2\x82z", 0).length, 2U);
+  EXPECT_EQ(character_at(std::string_view("\0", 1), 0).code, 0U);
+}
+
 TEST(FormatBytesTest, UsesTheUnitThatAPersonReads) {
   EXPECT_EQ(format_bytes(17), "17 B");
   EXPECT_EQ(format_bytes(1536), "1.5 KiB");

@@ -33,14 +33,6 @@ TEST_F(ConsoleTest, AlignsColumnsByWhatIsSeen) {
             "  a note\n");
 }
 
-TEST_F(ConsoleTest, SaysTimesInWords) {
-  EXPECT_EQ(format_seconds(0.004), "4 ms");
-  EXPECT_EQ(format_seconds(4.24), "4.2 s");
-  EXPECT_EQ(format_seconds(812.4), "13 min 32 s");
-  EXPECT_EQ(format_seconds(18600), "5 h 10 min");
-  EXPECT_EQ(format_seconds(3 * 86400 + 4 * 3600), "3 d 4 h");
-}
-
 TEST_F(ConsoleTest, KeepsLinesAndTakesTheTerminalAwayFromTheScript) {
   EXPECT_EQ(terminal_text("a\tb\n\033]0;title\a\xff\n"), "a\tb\n\\x1b]0;title\\x07\\xff\n");
   EXPECT_EQ(terminal_text("\r\n"), "\\x0d\n");

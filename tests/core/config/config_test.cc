@@ -355,12 +355,15 @@ TEST_F(ParseConfigTest, TheTableOfTheQueryServiceIsReadIfItIsThere) {
   Problems problems;
   EXPECT_FALSE(parse_config(start, "f.toml", problems).serve);
   const auto serve =
-      parse_config(start + "[serve]\nreader_groups = [\"hpc-support\"]\n", "f.toml", problems)
+      parse_config(start + "[serve]\nreader_groups = [\"hpc-support\"]\nproxy_users = [\"www\"]\n",
+                   "f.toml", problems)
           .serve;
   EXPECT_TRUE(problems.empty());
   ASSERT_TRUE(serve);
   EXPECT_EQ(serve->socket, "/run/scriptorium-web/query.sock");
   EXPECT_THAT(serve->reader_groups, ElementsAre("hpc-support"));
+  EXPECT_EQ(serve->page_socket, "/run/scriptorium-web/page.sock");
+  EXPECT_THAT(serve->proxy_users, ElementsAre("www"));
   EXPECT_THAT(problems_of(start + "[serve]\nreader_group = []\n"),
               ElementsAre("f.toml:5: serve.reader_group: unknown key; did you mean "
                           "\"reader_groups\"?"));

@@ -157,7 +157,7 @@ TEST_F(Pages, AJobHasItsScriptAndEnvironment) {
   EXPECT_EQ(page.status, 200U);
   EXPECT_THAT(page.body, AllOf(HasSubstr("<span class=l id=L3>srun hostname</span>"),
                                HasSubstr("<span class=l id=E1>HOME=/home/alice</span>"),
-                               HasSubstr("FAILED (2)"), HasSubstr("25 %"),
+                               HasSubstr("FAILED (2)"), HasSubstr("25&nbsp;%"),
                                HasSubstr("href=\"../../job/lab/1/script?at="),
                                HasSubstr("href=\"../../static/")));
   EXPECT_THAT(page.body, Not(HasSubstr("Findings")));

@@ -259,6 +259,43 @@ TEST_F(PageServer, OnePersonNeverHasAllThreads) {
   for (Connection& connection : held) EXPECT_THAT(connection.receive(), HasSubstr("alice"));
 }
 
+TEST_F(PageServer, OnePersonsRequestsAreLimitedAndOthersAreAnswered) {
+  start({.connections = 8, .queries = 1, .queries_of_user = 1, .requests_of_user = 3});
+  std::deque<Connection> held;
+  for (int i = 0; i < 3; ++i) held.emplace_back(path_).get("/held");
+  wait_begun(1);
+  Connection more = connect();
+  for (int i = 0; i < 2; ++i) {
+    more.get("/");
+    EXPECT_THAT(more.receive(), AllOf(StartsWith("HTTP/1.1 429"), HasSubstr("Retry-After")));
+  }
+  Connection bob = connect();
+  bob.get("/", "X-Remote-User: bob\r\n");
+  release();
+  for (Connection& connection : held) EXPECT_THAT(connection.receive(), HasSubstr("alice"));
+  EXPECT_THAT(bob.receive(), HasSubstr("bob from"));
+  std::string answer;
+  do {  // the server may not know yet that the others have theirs
+    more.get("/");
+    answer = more.receive();
+  } while (answer.starts_with("HTTP/1.1 429"));
+  EXPECT_THAT(answer, HasSubstr("alice from"));
+}
+
+TEST_F(PageServer, OneSlowReaderHoldsUpNobodyElse) {
+  start();
+  std::deque<Connection> readers;
+  for (int i = 0; i < 10; ++i) readers.emplace_back(path_).get("/large");
+  wait_begun(2);
+  Connection bob = connect();
+  for (int i = 0; i < 5; ++i) {
+    bob.get("/large", "X-Remote-User: bob\r\n");
+    EXPECT_GT(bob.receive().size(), kLarge);
+  }
+  // Two that wait, and two that were being made when these were finished.
+  EXPECT_LE(begun(), 5 + 4);
+}
+
 TEST_F(PageServer, IdleAndSlowClientsMakeRoom) {
   constexpr int kMost = 1'000;
   rlimit limit{};
@@ -316,11 +353,11 @@ TEST_F(PageServer, ALargePageArrivesWhole) {
 }
 
 TEST_F(PageServer, PagesThatWaitForReadersAreLimited) {
-  start({.queries = 2, .queries_of_user = 2});
+  start({.queries = 2, .queries_of_user = 2, .requests_of_user = 20});
   std::deque<Connection> readers;
-  constexpr int kReaders = 20;  // of 8 MiB each, with room for 64
+  constexpr int kReaders = 20;  // of 8 MiB each, with room for 16 of one person
   for (int i = 0; i < kReaders; ++i) readers.emplace_back(path_).get("/large");
-  wait_begun(8);
+  wait_begun(2);
   for (Connection& reader : readers) EXPECT_GT(reader.receive().size(), kLarge);
   EXPECT_EQ(begun(), kReaders);
 }
