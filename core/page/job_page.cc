@@ -1,7 +1,9 @@
 #include "core/page/job_page.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -24,9 +26,9 @@ constexpr std::size_t kMostFindingBytes = 1'000;
 
 Values text_value(const std::string& text) { return {"text", text}; }
 
-void set_list(Values& values, const std::string& name, List list) {
+void set_list(Values& values, const std::string& name, const List& list) {
   values.set("has_" + name, !list.empty());
-  values.set(name, std::move(list));
+  values.set(name, list);
 }
 
 Values state_values(const JobRow& job) {
@@ -147,25 +149,78 @@ List notes_on(const Shown& shown, const std::string& rest) {
 }
 
 Values script_values(const JobRow& job, std::string_view script, const std::string& root) {
-  Shown shown = shown_lines(script, "L");
+  Shown shown = shown_lines(script, "L", Kind::kScript);
   Values values;
   values.set("href", root + job_path(job, "script"));
   values.set("size", format_bytes(script.size()));
   values.set("notes", notes_on(shown, " more are in the download."));
-  values.set("html", std::move(shown.html.text));
+  values.set("html", shown.html.text);
   return values;
 }
 
-Values environment_values(const JobRow& job, std::string_view environment) {
-  const bool is_list = environment.find('\0') != std::string_view::npos;
-  Shown shown = shown_lines(environment, "E", is_list ? '\0' : '\n');
-  const auto count = std::count(environment.begin(), environment.end(), '\0');
+// A part of an environment.
+Values text_part(const JobRow& job, const std::string& title, Shown shown) {
   Values values;
+  values.set("title", title);
   values.set("notes", notes_on(shown, " more: scriptorium show --environment " + job.id));
-  values.set("count", is_list ? std::to_string(count) + (count == 1 ? " variable" : " variables")
-                              : "As it was captured");
-  values.set("html", std::move(shown.html.text));
+  values.set("html", shown.html.text);
   return values;
+}
+
+// Variables by what made them.
+struct VariableGroup {
+  const char* title;
+  bool (*has)(std::string_view name, std::string_view value);
+};
+bool begins_with_any(std::string_view name, std::initializer_list<std::string_view> begins) {
+  return std::any_of(begins.begin(), begins.end(),
+                     [&](std::string_view begin) { return name.starts_with(begin); });
+}
+constexpr std::array<VariableGroup, 4> kGroups = {{
+    {"Scheduler",
+     [](std::string_view name, std::string_view) {
+       return begins_with_any(name, {"SLURM", "SBATCH_", "PBS_", "OAR_", "SGE_", "JOB_"});
+     }},
+    {"Modules",
+     [](std::string_view name, std::string_view) {
+       return begins_with_any(name, {"LOADEDMODULES", "MODULE", "LMOD_", "_LMFILES_", "__LMOD",
+                                     "_ModuleTable", "EBROOT", "EBVERSION", "EBDEVEL"});
+     }},
+    {"Paths",
+     [](std::string_view name, std::string_view value) {
+       return name.ends_with("PATH") || value.find(":/") != std::string_view::npos;
+     }},
+    {"Others", [](std::string_view, std::string_view) { return true; }},
+}};
+
+List environment_groups(const JobRow& job, std::string_view environment) {
+  std::array<std::string, kGroups.size()> bytes;
+  std::array<std::size_t, kGroups.size()> counts{};
+  for (const Variable& variable : split_environment(environment)) {
+    const auto group =
+        std::find_if(kGroups.begin(), kGroups.end(), [&](const VariableGroup& candidate) {
+          return candidate.has(variable.name, variable.value);
+        });
+    const auto index = static_cast<std::size_t>(group - kGroups.begin());
+    bytes.at(index).append(variable.name);
+    if (variable.value.data() != nullptr) bytes.at(index).append("=").append(variable.value);
+    bytes.at(index) += '\0';
+    ++counts.at(index);
+  }
+  List groups;
+  for (std::size_t i = 0; i < kGroups.size(); ++i) {
+    if (counts.at(i) == 0) continue;
+    groups.push_back(
+        text_part(job, std::string(kGroups.at(i).title) + " (" + std::to_string(counts.at(i)) + ")",
+                  shown_lines(bytes.at(i), "E" + std::to_string(i) + "-", Kind::kVariables)));
+  }
+  return groups;
+}
+
+// What is no list of variables is one text.
+List environment_of(const JobRow& job, std::string_view environment) {
+  if (environment.find('\0') != std::string_view::npos) return environment_groups(job, environment);
+  return {text_part(job, "As it was captured", shown_lines(environment, "E"))};
 }
 
 List directives_of(const JobRow& job) {
@@ -204,7 +259,8 @@ std::string job_path(const JobRow& job, const std::string& below) {
              job.time, is_whole ? TimePrecision::kSeconds : TimePrecision::kNanoseconds));
 }
 
-Values job_values(const std::vector<Searchable::Record>& records, const std::string& root) {
+Values job_values(const std::vector<Searchable::Record>& records, const std::vector<JobRow>& family,
+                  const std::string& root) {
   const Searchable::Record& record = records.front();
   const JobRow& job = record.job;
   Values values;
@@ -221,14 +277,14 @@ Values job_values(const std::vector<Searchable::Record>& records, const std::str
     row.set("task", task);
     tasks.push_back(std::move(row));
   }
-  set_list(values, "tasks", std::move(tasks));
+  set_list(values, "tasks", tasks);
   List lives;
   if (job.lives > 1) {
     for (const JobRow& life : query::lives_of(record)) {
       if (life.state) lives.push_back(state_values(life));
     }
   }
-  set_list(values, "lives", std::move(lives));
+  set_list(values, "lives", lives);
   values.set("facts", facts_of(job));
   set_list(values, "directives", directives_of(job));
   const auto bytes_of = [&](const char* name) {
@@ -238,7 +294,7 @@ Values job_values(const std::vector<Searchable::Record>& records, const std::str
   const Bytes script = bytes_of("script");
   values.set("script", script ? script_values(job, *script, root) : Values(false));
   const Bytes environment = bytes_of("environment");
-  values.set("environment", environment ? environment_values(job, *environment) : Values(false));
+  set_list(values, "environment", environment ? environment_of(job, *environment) : List{});
   List others;
   for (auto other = records.begin() + 1; other != records.end(); ++other) {
     Values row = state_values(other->job);
@@ -247,7 +303,22 @@ Values job_values(const std::vector<Searchable::Record>& records, const std::str
     row.set("name", query::shown(other->job.name));
     others.push_back(std::move(row));
   }
-  set_list(values, "others", std::move(others));
+  set_list(values, "others", others);
+  List runs;
+  for (const JobRow& run : family) {
+    Values row = state_values(run);
+    row.set("is_this", run.id == job.id && run.cluster == job.cluster && run.time == job.time);
+    row.set("href", root + job_path(run));
+    row.set("id", printable(run.id));
+    row.set("time", query::local_time(run.time));
+    row.set("elapsed", query::elapsed_text(run));
+    row.set("cpu", query::cpu_text(run));
+    row.set("memory", query::memory_text(run));
+    runs.push_back(std::move(row));
+  }
+  if (runs.size() < 2) runs.clear();
+  set_list(values, "family", runs);
+  values.set("zone", local_zone(job.time));
   return values;
 }
 

@@ -12,8 +12,9 @@ std::string state_class(const JobRow& job);  // "good", "bad", "warn"; "" = neit
 // The way from the first page to that of the job, or to what is `below` it: "script".
 std::string job_path(const JobRow& job, const std::string& below = "");
 
-// The values of job.mustache for the first record; the others have the same id. `root`: the way
-// from there to the first page.
-Values job_values(const std::vector<Searchable::Record>& records, const std::string& root);
+// The values of job.mustache for the first record; the others have the same id. `family`: its last
+// runs, newest first. `root`: the way from there to the first page.
+Values job_values(const std::vector<Searchable::Record>& records, const std::vector<JobRow>& family,
+                  const std::string& root);
 
 }  // namespace scriptorium::page

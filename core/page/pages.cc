@@ -7,8 +7,10 @@
 
 #include "core/base/text.h"
 #include "core/page/job_page.h"
+#include "core/page/shown.h"
 #include "core/page/templates.h"
 #include "core/plugin/call_plugin.h"
+#include "core/query/job_fields.h"
 #include "core/query/job_text.h"
 #include "core/query/parse.h"
 #include "core/query/visible_store.h"
@@ -20,7 +22,12 @@ using List = kainjow::mustache::list;
 
 constexpr std::size_t kJobsOfAPage = 50;
 constexpr std::size_t kMostOfOneId = 10;
+constexpr std::size_t kMostRuns = 20;
+constexpr std::size_t kFacetValues = 8;
+constexpr std::size_t kCsvPage = 1'000;
+constexpr std::size_t kMostCsvRows = 10'000;
 constexpr std::chrono::seconds kMostSearchTime{2};
+constexpr std::chrono::milliseconds kMostFacetTime{500};
 
 // One request of one person.
 class Answering {
@@ -40,6 +47,7 @@ class Answering {
     fields_.emplace_back("asked", request_.target);
     const std::vector<std::string>& path = target.path;
     if (path.empty()) return jobs(target);
+    if (path.size() == 1 && path.front() == "jobs.csv") return jobs_csv(target);
     if (path.front() == "job" && path.size() == 3) return job(target, "");
     if (path.front() == "job" && path.size() == 4 && path[3] == "script")
       return job(target, "script");
@@ -54,6 +62,11 @@ class Answering {
     Values values = page_values(text);
     values.set("title", text.empty() ? "The newest jobs" : "Jobs found");
     values.set("zone", local_zone(system_clock().now()));
+    std::string fields;
+    for (const std::string& name : query_field_names())
+      fields += (fields.empty() ? "" : " ") + name;
+    values.set("fields", fields);
+    values.set("csv", "jobs.csv?q=" + percent_encoded(text));
     const query::Parsed parsed = query::parse(text, system_clock().now(), &local_offset);
     if (parsed.error) {
       values.set("error", Values("text", query::error_text(text, *parsed.error, "search")));
@@ -62,8 +75,7 @@ class Answering {
     Searchable::Request request{.query = parsed.query,
                                 .limit = kJobsOfAPage,
                                 .after = target.query_value("after"),
-                                .stop = context_.stop,
-                                .most_lines = 0};
+                                .stop = context_.stop};
     request.deadline =
         std::min(context_.deadline, std::chrono::steady_clock::now() + kMostSearchTime);
     auto asked = query::search_fastest(stores_, request);
@@ -74,16 +86,17 @@ class Answering {
     if (auto kept = record(ids); !kept) return not_recorded(kept.error());
 
     List rows;
-    for (const Searchable::Hit& hit : found.hits) rows.push_back(row_of(hit.job));
+    for (const Searchable::Hit& hit : found.hits) rows.push_back(row_of(hit));
     values.set("has_jobs", !rows.empty());
-    values.set("jobs", std::move(rows));
+    values.set("jobs", rows);
+    if (!found.hits.empty()) add_facets(values, request, text, *asked.store);
     List notes;
     if (found.hits.empty() && found.finished)
       notes.push_back({"text", text.empty() ? "There are no jobs that you may see."
                                             : "No job that you may see matches."});
     for (const std::string& problem : found.problems)
       notes.push_back({"text", printable(problem, 1000)});
-    values.set("notes", std::move(notes));
+    values.set("notes", notes);
     if (!found.next.empty()) {
       Values next;
       next.set("href", ".?q=" + percent_encoded(text) + "&after=" + percent_encoded(found.next));
@@ -93,13 +106,24 @@ class Answering {
                                                  ? query::local_time(*found.searched_back_to)
                                                  : "?") +
                                             "; continue");
-      values.set("next", std::move(next));
+      values.set("next", next);
     }
     return page("jobs", std::move(values));
   }
 
-  static Values row_of(const JobRow& job) {
+  static Values row_of(const Searchable::Hit& hit) {
+    const JobRow& job = hit.job;
     Values row;
+    List lines;
+    for (const Searchable::Line& line : hit.lines) {
+      Values values;
+      values.set("number",
+                 (line.part == JobPart::kScript ? "" : "env ") + std::to_string(line.number));
+      values.set("html", shown_line(line.text, line.marks).text);
+      lines.push_back(std::move(values));
+    }
+    row.set("has_lines", !lines.empty());
+    row.set("lines", lines);
     row.set("href", job_path(job));
     row.set("id", printable(job.id));
     row.set("name", query::shown(job.name));
@@ -111,6 +135,79 @@ class Answering {
     row.set("cpu", query::cpu_text(job));
     row.set("memory", query::memory_text(job));
     return row;
+  }
+
+  // How many of the matches have which value, with a link to those. Left out where counting takes
+  // too long: the jobs are what was asked for.
+  void add_facets(Values& values, Searchable::Request request, const std::string& text,
+                  const query::Store& store) const {
+    request.limit = 0;
+    request.after.clear();
+    request.facets = {QueryField::kState, QueryField::kUser, QueryField::kAccount,
+                      QueryField::kPartition, QueryField::kModule};
+    request.facet_values = kFacetValues;
+    request.deadline =
+        std::min(context_.deadline, std::chrono::steady_clock::now() + kMostFacetTime);
+    const auto counted = query::search_fastest({store}, request);
+    if (counted.store == nullptr || !counted.answer.finished) return;
+    List facets;
+    for (const Searchable::Facet& facet : counted.answer.facets) {
+      if (facet.values.size() < 2) continue;  // all have it, or none
+      List found;
+      for (const Searchable::FacetValue& value : facet.values) {
+        Query only{.kind = Query::Kind::kField, .field = facet.field, .text = value.value};
+        const bool is_choice = request.query.kind == Query::Kind::kOr;
+        const std::string narrowed = (is_choice ? "(" + text + ")" : text) +
+                                     (text.empty() ? "" : " ") + query::to_text(only);
+        Values row;
+        row.set("href", ".?q=" + percent_encoded(narrowed));
+        row.set("value", printable(value.value));
+        row.set("count", std::to_string(value.jobs));
+        found.push_back(std::move(row));
+      }
+      Values group;
+      group.set("field", std::string(query_field_name(facet.field)));
+      group.set("over", facet.exact ? Values(false) : Values(std::to_string(facet.over)));
+      group.set("values", found);
+      facets.push_back(std::move(group));
+    }
+    values.set("has_facets", !facets.empty());
+    values.set("facets", facets);
+  }
+
+  // All jobs of a search, as `scriptorium search --csv` has them, but the newest of very many.
+  Response jobs_csv(const Target& target) {
+    const std::string text = target.query_value("q");
+    const query::Parsed parsed = query::parse(text, system_clock().now(), &local_offset);
+    if (parsed.error) return sentence(400, query::error_text(text, *parsed.error, "search"));
+    Searchable::Request request{.query = parsed.query,
+                                .limit = kCsvPage,
+                                .deadline = context_.deadline,
+                                .stop = context_.stop,
+                                .most_lines = 0};
+    std::string csv = query::csv_line(query::job_columns());
+    std::vector<std::string> ids;
+    std::vector<query::Store> stores = stores_;
+    bool has_more = true;
+    while (has_more && ids.size() < kMostCsvRows) {
+      const auto asked = query::search_fastest(stores, request);
+      if (asked.store == nullptr) return refused(asked.refused);
+      const Searchable::Answer& answer = asked.answer;
+      if (!answer.finished) return sentence(503, "This search takes too long. Narrow it.");
+      for (const Searchable::Hit& hit : answer.hits) {
+        csv += query::csv_line(query::job_cells(hit.job));
+        ids.push_back(hit.job.event_id);
+      }
+      stores = {query::Store(*asked.store)};  // `next` is its own
+      has_more = !answer.next.empty() && answer.next != request.after;
+      request.after = answer.next;
+    }
+    if (auto kept = record(ids); !kept) return not_recorded(kept.error());
+    const std::string name = has_more ? "jobs-newest-" + std::to_string(ids.size()) : "jobs";
+    return {.type = "text/csv; charset=utf-8",
+            .body = std::move(csv),
+            .headers = {{"Content-Disposition", "attachment; filename=\"" + name + ".csv\""},
+                        {"Content-Security-Policy", "sandbox"}}};
   }
 
   // ---- one job
@@ -128,9 +225,16 @@ class Answering {
     if (auto kept = record(ids); !kept) return not_recorded(kept.error());
     if (asked.answer.empty()) return no_job(selector);
     if (part == "script") return script_of(asked.answer.front());
-    Values values = job_values(asked.answer, way_to_first_page(request_.target));
+    Values values = job_values(asked.answer, family_of(asked.answer.front().job, *asked.store),
+                               way_to_first_page(request_.target));
     add_page_values(values, "");
     return page("job", std::move(values));
+  }
+
+  std::vector<JobRow> family_of(const JobRow& job, const query::Store& store) const {
+    if (!job.family) return {};
+    auto runs = store.searchable->family(*job.family, {}, std::nullopt, kMostRuns);
+    return runs ? *std::move(runs) : std::vector<JobRow>{};
   }
 
   Response no_job(const Searchable::Selector& selector) const {

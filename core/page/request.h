@@ -41,7 +41,7 @@ struct Response {
   unsigned status = 200;
   std::string type = "text/html; charset=utf-8";
   std::string body;
-  std::vector<std::pair<std::string, std::string>> headers = {};
+  std::vector<std::pair<std::string, std::string>> headers;
 };
 
 // The head of a request, as far as it decides who asks. Views.
@@ -62,10 +62,10 @@ class Gate {
   virtual ~Gate() = default;
 
   struct Admitted {
-    std::string login;                    // "" = nobody
-    std::optional<Response> answer = {};  // for nobody
-    std::string reason = {};              // for the log; "" = it is no fault
-    bool closes = false;                  // the connection is not to be used again
+    std::string login;               // "" = nobody
+    std::optional<Response> answer;  // for nobody
+    std::string reason;              // for the log; "" = it is no fault
+    bool closes = false;             // the connection is not to be used again
   };
   virtual Admitted admit(const Head& head) = 0;
 };

@@ -160,8 +160,8 @@ class Server::Impl {
     beast::flat_buffer buffer{2 * kMostHeadBytes};
     std::optional<Parser> parser;
     Doing doing = Doing::kReading;
-    std::string login;   // whose request is being answered; "" = nobody's
-    SteadyTime since{};  // it reads
+    std::string login;  // whose request is being answered; "" = nobody's
+    SteadyTime since;   // it reads
     bool is_open = true;
   };
   using ClientRef = std::shared_ptr<Client>;

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 // Texts of users as HTML: what a browser would drop, reorder or run is shown instead. Pure.
 namespace scriptorium::page {
@@ -25,9 +27,17 @@ inline constexpr std::size_t kMostShownBytes = std::size_t{256} << 10;
 inline constexpr std::size_t kMostShownLines = 5'000;
 inline constexpr std::size_t kMostMarks = 2'000;
 
-// Each line is <span class=l id=L1>...</span>, for <pre>; `line_end`, '\n' or NUL, ends it. A
-// character that would not be seen as itself is <mark>U+202E</mark>, an ill-formed byte
-// <mark>\xff</mark>, several of one kind <mark>U+0000 × 4000</mark>.
-Shown shown_lines(std::string_view bytes, std::string_view id_prefix, char line_end = '\n');
+// kScript: comments, strings, directives and lines that load modules have a class. kVariables:
+// lines end with NUL, and a newline in one is a mark.
+enum class Kind : std::uint8_t { kText, kScript, kVariables };
+
+// For <pre>: each line is <span class=l id=L1>, with a link to itself. A character that would not
+// be seen as itself is <mark>U+202E</mark>, an ill-formed byte <mark>\xff</mark>, several of one
+// kind <mark>U+0000 × 4000</mark>.
+Shown shown_lines(std::string_view bytes, std::string_view id_prefix, Kind kind = Kind::kText);
+
+// One line, with the bytes from `begin` to `end` of each hit as <b>.
+Html shown_line(std::string_view text,
+                const std::vector<std::pair<std::uint32_t, std::uint32_t>>& hits);
 
 }  // namespace scriptorium::page

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <kainjow/mustache.hpp>
 #include <memory>
 #include <regex>
@@ -11,12 +12,14 @@
 #include <vector>
 
 #include "core/page/templates.h"
+#include "core/query/parse.h"
 #include "tests/support/event_factory.h"
 
 namespace scriptorium::page {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -30,11 +33,17 @@ class ListStore final : public Searchable {
   Speed speed() const noexcept override { return Speed::kIndexed; }
   Result<Answer> search(const Request& request) override {
     if (problem) return *problem;
-    asked = request;
     Answer answer;
-    answer.next = next;
+    if (!request.facets.empty()) {
+      asked_facets = request;
+      answer.facets = facets;
+      answer.finished = can_count;
+      return answer;
+    }
+    asked = request;
+    answer.next = request.after.empty() ? next : "";
     for (const Record& record : records) {
-      if (is_visible(record.job, request.visibility)) answer.hits.push_back({record.job, {}});
+      if (is_visible(record.job, request.visibility)) answer.hits.push_back({record.job, lines});
     }
     return answer;
   }
@@ -50,15 +59,23 @@ class ListStore final : public Searchable {
     }
     return found;
   }
-  Result<std::vector<JobRow>> family(std::uint64_t, const Visibility&, std::optional<Timestamp>,
-                                     std::size_t) override {
-    return std::vector<JobRow>{};
+  Result<std::vector<JobRow>> family(std::uint64_t, const Visibility& visibility,
+                                     std::optional<Timestamp>, std::size_t) override {
+    std::vector<JobRow> rows;
+    for (const Record& record : records) {
+      if (is_visible(record.job, visibility)) rows.push_back(record.job);
+    }
+    return rows;
   }
 
   std::vector<Record> records;
   std::optional<Error> problem;
+  std::vector<Line> lines;  // of each hit
+  std::vector<Facet> facets;
+  bool can_count = true;
   std::string next;
   Request asked;
+  Request asked_facets;
 };
 
 Searchable::Record record_of(const std::string& user, const std::string& id,
@@ -131,12 +148,71 @@ TEST_F(Pages, TheFirstPageHasTheReadersNewestJobs) {
 TEST_F(Pages, ASearchIsParsedAndContinues) {
   store_.records = {record_of("alice", "1")};
   store_.next = "50 \"jobs\"";
-  const Response page = get("/?q=user%3Aalice+name%3Amd&after=x");
+  get("/?q=user%3Aalice+name%3Amd&after=x");
   EXPECT_EQ(store_.asked.query.kind, Query::Kind::kAnd);
   EXPECT_EQ(store_.asked.after, "x");
+  const Response page = get("/?q=user%3Aalice+name%3Amd");
   EXPECT_THAT(page.body,
               AllOf(HasSubstr("value=\"user:alice name:md\""),
                     HasSubstr("href=\".?q=user%3Aalice%20name%3Amd&amp;after=50%20%22jobs%22\"")));
+}
+
+TEST_F(Pages, AHitHasItsLines) {
+  store_.records = {record_of("alice", "1")};
+  store_.lines = {
+      {.number = 17, .text = "<i> srun", .marks = {{4, 8}}},
+      {.part = JobPart::kEnvironment, .number = 2, .text = "A=srun", .marks = {{2, 6}}}};
+  EXPECT_THAT(get("/?q=srun").body,
+              AllOf(HasSubstr("17: &lt;i&gt; <b>srun</b>\n"), HasSubstr("env 2: A=<b>srun</b>\n")));
+}
+
+TEST_F(Pages, FacetsNarrowTheSearch) {
+  store_.records = {record_of("alice", "1")};
+  store_.facets = {{.field = QueryField::kState, .values = {{"FAILED", 3}, {"<odd> one", 2}}},
+                   {.field = QueryField::kModule,
+                    .values = {{"a", 1}, {"b", 1}},
+                    .exact = false,
+                    .over = 10'000},
+                   {.field = QueryField::kUser, .values = {{"alice", 5}}}};
+  const std::string page = get("/?q=gmx+OR+vasp").body;
+  EXPECT_THAT(page,
+              AllOf(HasSubstr("href=\".?q=%28gmx%20OR%20vasp%29%20state%3AFAILED\">FAILED</a> 3"),
+                    HasSubstr("&lt;odd&gt; one</a> 2"), HasSubstr("of the newest 10000"),
+                    Not(HasSubstr("<h3>user</h3>"))));
+  EXPECT_EQ(page.find("of the newest"), page.rfind("of the newest"));
+  EXPECT_EQ(store_.asked_facets.limit, 0U);
+  EXPECT_FALSE(store_.asked_facets.visibility.all);
+  const auto narrowed = query::parse("(gmx OR vasp) state:FAILED", Timestamp{});
+  EXPECT_FALSE(narrowed.error);
+  EXPECT_THAT(get("/").body, HasSubstr("href=\".?q=state%3AFAILED\""));
+  store_.can_count = false;
+  EXPECT_THAT(get("/").body, Not(HasSubstr("Narrow it down")));
+}
+
+TEST_F(Pages, ASearchAsCsvHasAllItsPages) {
+  store_.records = {record_of("alice", "1"), record_of("bob", "2")};
+  store_.records[0].job.name = "=cmd()";
+  store_.next = "more";
+  const Response csv = get("/jobs.csv?q=user%3Aalice");
+  EXPECT_EQ(csv.type, "text/csv; charset=utf-8");
+  EXPECT_EQ(std::count(csv.body.begin(), csv.body.end(), '\n'), 3) << csv.body;
+  EXPECT_THAT(csv.body, AllOf(HasSubstr("lab"), Not(HasSubstr("bob")), Not(HasSubstr(",=cmd"))));
+  EXPECT_EQ(field("hits"), "2");
+  EXPECT_THAT(csv.headers,
+              Contains(std::pair("Content-Disposition", "attachment; filename=\"jobs.csv\"")));
+  EXPECT_EQ(get("/jobs.csv?q=usr%3Aalice").status, 400U);
+  can_record_ = false;
+  EXPECT_EQ(get("/jobs.csv").status, 503U);
+}
+
+TEST_F(Pages, AFamilyHasTheRunsThatTheReaderMaySee) {
+  store_.records = {record_of("alice", "1"), record_of("alice", "2"), record_of("bob", "3")};
+  for (Searchable::Record& record : store_.records) record.job.family = 7;
+  EXPECT_THAT(get("/job/lab/1").body,
+              AllOf(HasSubstr("Its last runs"), HasSubstr("1 (this one)"),
+                    HasSubstr("href=\"../../job/lab/2?at="), Not(HasSubstr("job/lab/3"))));
+  store_.records.erase(store_.records.begin() + 1);
+  EXPECT_THAT(get("/job/lab/1").body, Not(HasSubstr("Its last runs")));
 }
 
 TEST_F(Pages, AWrongQuerySaysWhereAndAsksNothing) {
@@ -155,11 +231,11 @@ TEST_F(Pages, AJobHasItsScriptAndEnvironment) {
   store_.records[0].job.exit_code = 2;
   const Response page = get("/job/lab/1");
   EXPECT_EQ(page.status, 200U);
-  EXPECT_THAT(page.body, AllOf(HasSubstr("<span class=l id=L3>srun hostname</span>"),
-                               HasSubstr("<span class=l id=E1>HOME=/home/alice</span>"),
-                               HasSubstr("FAILED (2)"), HasSubstr("25&nbsp;%"),
-                               HasSubstr("href=\"../../job/lab/1/script?at="),
-                               HasSubstr("href=\"../../static/")));
+  EXPECT_THAT(
+      page.body,
+      AllOf(HasSubstr("</a>srun hostname</span>"), HasSubstr("</a>HOME=/home/alice</span>"),
+            HasSubstr("Others (2)"), HasSubstr("FAILED (2)"), HasSubstr("25&nbsp;%"),
+            HasSubstr("href=\"../../job/lab/1/script?at="), HasSubstr("href=\"../../static/")));
   EXPECT_THAT(page.body, Not(HasSubstr("Findings")));
 }
 
@@ -195,9 +271,9 @@ TEST_F(Pages, AnIdThatWasUsedTwiceShowsTheNewestAndLinksTheOther) {
   store_.records = {record_of("alice", "1", "new\n"), record_of("alice", "1", "old\n")};
   store_.records[1].job.time = Timestamp{1'000'000'000 * kSecond};
   EXPECT_THAT(get("/job/lab/1").body,
-              AllOf(HasSubstr("id=L1>new<"), Not(HasSubstr("id=L1>old<")),
+              AllOf(HasSubstr("</a>new<"), Not(HasSubstr("</a>old<")),
                     HasSubstr("href=\"../../job/lab/1?at=2001-09-09T01%3A46%3A40Z\"")));
-  EXPECT_THAT(get("/job/lab/1?at=2001-09-09T01%3A46%3A40Z").body, HasSubstr("id=L1>old<"));
+  EXPECT_THAT(get("/job/lab/1?at=2001-09-09T01%3A46%3A40Z").body, HasSubstr("</a>old<"));
 }
 
 TEST_F(Pages, TextsOfUsersCannotLeaveTheirPlace) {

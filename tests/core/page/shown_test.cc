@@ -3,14 +3,17 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 namespace scriptorium::page {
 namespace {
 
-std::string line_of(const std::string& inside) {
-  return "<span class=l id=L1>" + inside + "</span>\n";
+std::string line_of(const std::string& inside, const std::string& id = "L1",
+                    const std::string& type = "") {
+  return "<span class=\"l" + type + "\" id=" + id + "><a href=\"#" + id +
+         "\" tabindex=-1 aria-hidden=true></a>" + inside + "</span>\n";
 }
 
 TEST(Shown, WhatABrowserWouldDropRunOrReorderIsAMark) {
@@ -41,16 +44,41 @@ TEST(Shown, WhatABrowserWouldDropRunOrReorderIsAMark) {
 
 TEST(Shown, LinesHaveNumbersAndAddresses) {
   EXPECT_EQ(shown_lines("a\n\nb", "L").html.text,
-            "<span class=l id=L1>a</span>\n<span class=l id=L2></span>\n"
-            "<span class=l id=L3>b</span>\n");
+            line_of("a") + line_of("", "L2") + line_of("b", "L3"));
   EXPECT_EQ(shown_lines("a\n", "L").html.text, line_of("a"));
   EXPECT_EQ(shown_lines("", "L").html.text, "");
 }
 
 TEST(Shown, VariablesAreLinesAndANewlineInOneIsAMark) {
-  EXPECT_EQ(shown_lines(std::string("A=1\n2\0B=\0", 9), "E", '\0').html.text,
-            "<span class=l id=E1>A=1<mark>U+000A</mark>2</span>\n"
-            "<span class=l id=E2>B=</span>\n");
+  EXPECT_EQ(shown_lines(std::string("A=1\n2\0B=\0", 9), "E", Kind::kVariables).html.text,
+            line_of("A=1<mark>U+000A</mark>2", "E1") + line_of("B=", "E2"));
+}
+
+TEST(Shown, AScriptHasColours) {
+  const std::vector<std::tuple<std::string, std::string, std::string>> cases = {
+      {"#SBATCH --mem=1G # why", " directive", "#SBATCH --mem=1G # why"},
+      {"#PBS -l mem=1gb", " directive", "#PBS -l mem=1gb"},
+      {"#$ -N x", " directive", "#$ -N x"},
+      {"#SBATCHED", " comment", "#SBATCHED"},
+      {"  # <b>", " comment", "  # &lt;b&gt;"},
+      {"module load a", " module", "module load a"},
+      {"modules", "", "modules"},
+      {"echo a # b", "", "echo a <span class=comment># b</span>"},
+      {"echo a#b $#", "", "echo a#b $#"},
+      {"echo \"a # b\" c", "", "echo <span class=string>&quot;a # b&quot;</span> c"},
+      {"x='a' y=\"\\\"b\"", "",
+       "x=<span class=string>&#39;a&#39;</span> y=<span class=string>&quot;\\&quot;b&quot;</span>"},
+      {"echo don't", "", "echo don&#39;t"},
+      {"'\xff\xff'", "", "<span class=string>&#39;<mark>\\xff × 2</mark>&#39;</span>"},
+  };
+  for (const auto& [bytes, type, html] : cases)
+    EXPECT_EQ(shown_lines(bytes, "L", Kind::kScript).html.text, line_of(html, "L1", type)) << bytes;
+}
+
+TEST(Shown, AHitIsBoldWhereItIs) {
+  EXPECT_EQ(shown_line("a<b>\u202ec", {{1, 4}, {4, 7}}).text,
+            "a<b>&lt;b&gt;</b><b><mark>U+202E</mark></b>c");
+  EXPECT_EQ(shown_line("abc", {{2, 9}, {3, 2}, {0, 1}}).text, "<b>a</b>bc");
 }
 
 TEST(Shown, DosLinesAreSaidOnce) {
@@ -69,7 +97,7 @@ TEST(Shown, APageIsBoundedAndSaysWhatItLeavesOut) {
   constexpr std::size_t kLarge = std::size_t{4} << 20;
   const Shown one_line = shown_lines(std::string(kLarge, 'x'), "L");
   EXPECT_EQ(one_line.left_out, kLarge - kMostShownBytes);
-  EXPECT_LT(one_line.html.text.size(), kMostShownBytes + 100);
+  EXPECT_LT(one_line.html.text.size(), kMostShownBytes + 200);
 
   const Shown nothing = shown_lines(std::string(kLarge, '\0'), "L");
   EXPECT_EQ(nothing.html.text, line_of("<mark>U+0000 × 4194304</mark>"));
@@ -85,7 +113,9 @@ TEST(Shown, APageIsBoundedAndSaysWhatItLeavesOut) {
   EXPECT_LT(marks.html.text.size(), kMostMarks * 32);
 
   const Shown quotes = shown_lines(std::string(kLarge, '"'), "L");
-  EXPECT_LT(quotes.html.text.size(), 6 * kMostShownBytes + 100);
+  const Shown escapes = shown_lines("\"" + std::string(kLarge, '\\'), "L", Kind::kScript);
+  EXPECT_LT(escapes.html.text.size(), kMostShownBytes + 200);
+  EXPECT_LT(quotes.html.text.size(), 6 * kMostShownBytes + 200);
 }
 
 TEST(Shown, ACharacterAtTheLimitIsNotTorn) {
