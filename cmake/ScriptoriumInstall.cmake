@@ -1,5 +1,6 @@
 # What `cmake --install` puts where. A component is a package: scriptorium (the command, its plugins that need no further
-# library, documentation, unit), scriptorium-NAME for each plugin named here, scriptorium-dev (headers, library, CMake files).
+# library, documentation, unit), scriptorium-NAME for each plugin named here, scriptorium-web
+# (the query service's units), scriptorium-dev (headers, library, CMake files).
 # Nothing goes to /etc: the packages, or you, take the configuration from share/scriptorium/config.
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME scriptorium)
 set(SCRIPTORIUM_OWN_PACKAGE elasticsearch kafka usage CACHE STRING "Plugins that are packages of their own")
@@ -62,11 +63,13 @@ function(scriptorium_install_rest)
   scriptorium_install_unit(packaging/systemd/scriptorium.service scriptorium)
   scriptorium_install_unit(packaging/systemd/scriptorium-mail.service scriptorium)
   scriptorium_install_unit(packaging/systemd/scriptorium-mail.timer scriptorium)
-  scriptorium_install_unit(packaging/systemd/scriptorium-web.service scriptorium)
-  scriptorium_install_unit(packaging/systemd/scriptorium-web.socket scriptorium)
-  scriptorium_install_unit(packaging/systemd/scriptorium-page.socket scriptorium)
   scriptorium_install_unit(packaging/systemd/inotify.conf scriptorium ${share}/systemd)
   install(FILES packaging/systemd/scriptorium.sysusers DESTINATION lib/sysusers.d RENAME scriptorium.conf)
+  foreach(unit scriptorium-web.service scriptorium-web.socket scriptorium-page.socket)
+    scriptorium_install_unit(packaging/systemd/${unit} scriptorium-web)
+  endforeach()
+  install(FILES packaging/systemd/scriptorium-web.sysusers DESTINATION lib/sysusers.d RENAME scriptorium-web.conf
+          COMPONENT scriptorium-web)
   if(TARGET usage_module)
     scriptorium_install_unit(packaging/systemd/usage.conf scriptorium-usage ${share}/systemd)
     scriptorium_install_unit(packaging/systemd/usage-programs.conf scriptorium-usage ${share}/systemd)

@@ -14,11 +14,14 @@
 #include "core/base/guarded.h"
 #include "core/base/text.h"
 #include "core/base/time.h"
+#include "core/daemon/system_journal.h"
 
 namespace scriptorium {
 namespace {
 
 constexpr int kRepeatsPerMinute = 10;
+// Of what write_log_line() sends to the system's journal; docs/serve.md names it.
+constexpr const char* kRecordMessageId = "aabdb1493c5d4d0e9f31ba166e56b126";
 
 struct Level {
   spdlog::level::level_enum spdlog;
@@ -39,13 +42,17 @@ Level convert(LogLevel level) {
 const char* pattern_of(bool under_systemd) {
   return under_systemd ? "%v" : "%Y-%m-%dT%H:%M:%S.%e%z %l %v";
 }
-bool is_under_systemd() { return std::getenv("JOURNAL_STREAM") != nullptr; }
+bool is_under_systemd() {
+  return system_journal::has_stream(STDERR_FILENO, std::getenv("JOURNAL_STREAM"));
+}
+
+std::string printable_value(const LogField& field) { return printable(field.value, 1000); }
 
 std::string sentence_with(std::string_view sentence, const Logger::Fields& fields) {
   std::string line(sentence);
   for (const LogField& field : fields) {
     line.append(" ").append(field.key).append("=");
-    const std::string value = printable(field.value, 1000);
+    const std::string value = printable_value(field);
     const bool needs_quotes = value.empty() || value.find_first_of(" \"=") != std::string::npos;
     if (needs_quotes) line += '"';
     for (const char c : value) {
@@ -141,13 +148,15 @@ std::unique_ptr<Logger> make_command_logger() { return std::make_unique<CommandL
 
 Result<void> write_log_line(std::string_view id, std::string_view sentence,
                             const Logger::Fields& fields) {
-  const bool under_systemd = is_under_systemd();
-  const Level as = convert(LogLevel::kInfo);
-  std::string line = under_systemd ? as.priority : "";
-  line.append(id).append(": ").append(sentence_with(sentence, fields));
-  spdlog::pattern_formatter formatter(pattern_of(under_systemd));
+  const std::string line = std::string(id) + ": " + sentence_with(sentence, fields);
+  if (is_under_systemd()) {
+    Logger::Fields values;
+    for (const LogField& field : fields) values.emplace_back(field.key, printable_value(field));
+    return system_journal::send(line, kRecordMessageId, values);
+  }
+  spdlog::pattern_formatter formatter(pattern_of(false));
   spdlog::memory_buf_t bytes;
-  formatter.format(spdlog::details::log_msg("", as.spdlog, line), bytes);
+  formatter.format(spdlog::details::log_msg("", convert(LogLevel::kInfo).spdlog, line), bytes);
   return write_fd(STDERR_FILENO, {bytes.data(), bytes.size()});
 }
 

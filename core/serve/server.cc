@@ -328,12 +328,18 @@ class Server::Impl {
                          .deadline = deadline});
   }
 
-  // Waits while too much is queued.
+  // Where too much is queued, waits until the peer has taken half of it, and not longer for a peer
+  // that reads slowly than for one that does not read.
   Result<void> hand_over(const ClientRef& client, const std::string& message, SteadyTime deadline) {
     for (std::string& frame : frames_of(message)) {
-      client->queue.wait_until(std::stop_token(), deadline + service_.limits.patience,
-                               [](const Queue& queue) { return has_room(queue); });
-      if (!push(*client, std::move(frame)))
+      const SteadyTime until =
+          std::min(deadline, std::chrono::steady_clock::now()) + service_.limits.patience;
+      const bool is_taken =
+          client->queue.with(has_room) ||
+          client->queue.wait_until(std::stop_token(), until, [](const Queue& queue) {
+            return queue.is_closed || queue.bytes <= kMostQueuedBytes / 2;
+          });
+      if (!is_taken || !push(*client, std::move(frame)))
         return Error{ErrorKind::kTransient, "the client does not take its answer"};
       asio::post(io_, [this, client] { write(client); });
     }

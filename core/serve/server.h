@@ -24,7 +24,8 @@ namespace scriptorium::serve {
 // or reads nothing is closed after a while, or earlier if there is no room for another; a client
 // that is gone stops its query, and so does the longest time that a query may take. Questions wait
 // without a thread until it is their turn, and one user never has all threads. An answer waits for
-// its reader in at most kMostQueuedBytes.
+// its reader in at most kMostQueuedBytes; a longer one keeps its thread, and ends with the
+// connection if its reader does not take half of that in `patience`.
 //
 // Owns:    the listening socket, the connections, one thread for all of them ("serve") and
 //          `queries` threads that ask the stores. Borrows the stores and the logger.
@@ -35,11 +36,12 @@ class Server {
   struct Limits {
     std::size_t connections = 512;
     std::size_t connections_of_user = 8;
-    std::size_t queries = 4;                     // at the same time
-    std::size_t queries_of_user = 2;             // of them
-    std::chrono::milliseconds idle{60'000};      // between an answer and the next question
-    std::chrono::milliseconds patience{10'000};  // for a question to arrive, for a frame to be read
-    std::chrono::milliseconds query{60'000};     // from its turn until the answer is handed over
+    std::size_t queries = 4;                 // at the same time
+    std::size_t queries_of_user = 2;         // of them
+    std::chrono::milliseconds idle{60'000};  // between an answer and the next question
+    // For a question to arrive, a frame to be read, and room for the rest of a long answer.
+    std::chrono::milliseconds patience{10'000};
+    std::chrono::milliseconds query{60'000};  // from its turn until the answer is handed over
   };
   struct Service {
     std::function<Result<Caller>(uid_t)> find_caller;

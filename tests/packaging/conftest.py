@@ -149,9 +149,10 @@ class Root:
         shutil.rmtree(self.file("packages"))
 
     def apt_install(self, *names):
-        # The root's lists may be older than the mirror's files.
+        # The root's lists may be older than the mirror's files. A configuration that was edited and
+        # is another one in the new version stays as it is, which is dpkg's default, unasked.
         self.run("sh", "-c", 'install() { apt-get install -y --no-install-recommends -o '
-                             'Dpkg::Use-Pty=0 "$@"; }; '
+                             'Dpkg::Use-Pty=0 -o Dpkg::Options::=--force-confold "$@"; }; '
                  'install "$@" || { apt-get update && install "$@"; }', "sh", *names)
 
     def everything(self):

@@ -9,7 +9,7 @@ import subprocess
 import harness
 from conftest import ROOT, need, run
 
-OURS = ("scriptorium", "scriptorium-elasticsearch", "scriptorium-kafka")
+OURS = ("scriptorium", "scriptorium-elasticsearch", "scriptorium-kafka", "scriptorium-web")
 JOBS = (11, 12, 4711)
 
 
@@ -93,7 +93,7 @@ def test_both_sorts_of_packages_hold_the_same_files(packages):
                                                             "copyright", "CHANGELOG.md")}
         own |= {f"/usr/share/doc/scriptorium-devel/{file}"
                 for file in ("changelog", "changelog.Debian", "copyright")}
-        own |= {"/usr/lib/sysusers.d/scriptorium.conf"}
+        own |= {f"/usr/lib/sysusers.d/{name}.conf"}
         assert deb(name) - own == rpm(name.replace("-dev", "-devel")) - own
 
 
@@ -168,9 +168,11 @@ def test_as_installed_it_passes_its_check_and_archives_a_spool(packages, clean_r
     assert own == {int(passwd["scriptorium"][2])} and passwd["scriptorium"][6] \
         == "/usr/sbin/nologin"
     assert root.file("/var/lib/scriptorium").stat().st_mode & 0o777 == 0o750
-    # The unit is installed and not enabled.
-    assert root.file("/lib/systemd/system/scriptorium.service").exists()
-    assert not list(root.file("/etc/systemd/system").rglob("scriptorium.service"))
+    # The units are installed and not enabled.
+    for unit in ("scriptorium.service", "scriptorium-web.service", "scriptorium-web.socket"):
+        assert root.file(f"/lib/systemd/system/{unit}").exists()
+    assert not list(root.file("/etc/systemd/system").rglob("scriptorium*"))
+    assert passwd["scriptorium-web"][6] == "/usr/sbin/nologin"
     # What the shells and man(1) read.
     for file in ("man/man8/scriptorium.8.gz", "bash-completion/completions/scriptorium",
                  "zsh/vendor-completions/_scriptorium",
@@ -182,7 +184,7 @@ def test_an_upgrade_keeps_the_journal_and_the_configuration_and_a_purge_leaves_n
         packages, packages_before, clean_root):
     root = clean_root
     before_us = root.everything()
-    root.install(packages_before, *OURS)
+    root.install(packages_before, *(name for name in OURS if built(packages_before, name)))
     first = root.run("dpkg-query", "-W", "-f", "${Version}", "scriptorium")
     edit_config(root, ('cluster = "change-me"', 'cluster = "the-sites-own"'),
                 ("[source.slurm]\n", '[source.slurm]\nresolve = "none"\n'))

@@ -7,9 +7,11 @@ unit's.
 
 import datetime
 import json
+import os
 import re
 import shutil
 import subprocess
+import time
 
 import pytest
 
@@ -17,6 +19,7 @@ import harness
 import test_mail
 from conftest import need
 from harness import STORM, storm_jobs, wait_for
+from test_search_reference import FakeSlurm
 
 SPOOL = "/var/spool/slurmctld"
 ARCHIVE = "/var/lib/scriptorium/archive"
@@ -397,6 +400,96 @@ def test_the_mail_timer_is_off_until_it_is_started_and_then_waits_for_the_next_h
     assert run("systemctl", "is-active", timer).strip() == "active"
     due = run("systemctl", "show", timer, "--value", "--property=NextElapseUSecRealtime").strip()
     assert re.fullmatch(r"\w{3} [-\d]{10} (0[7-9]|1\d|2[01]):(1[5-9]|20:00).*", due), due
+
+
+# ---- the query service ---------------------------------------------------------------------------
+class QueryService:
+    """scriptorium-web beside `service`, whose catalog has a job of alice and one of bob."""
+
+    JOBS = {"alice": 11, "bob": 12}
+
+    def __init__(self, service, packages):
+        self.service, self.root = service, service.root
+        self.root.install(packages, "scriptorium-web")
+        folder, submitted = self.root.file("/opt/slurm"), int(time.time()) - 60
+        folder.mkdir()
+        slurm, spool = FakeSlurm(folder), harness.Spool(service.spool)
+        for user, job in self.JOBS.items():
+            self.root.run("useradd", "-m", user)
+            uid = self.root.run("id", "-u", user).strip()
+            spool.write(job)
+            os.utime(spool.entry(job) / "script", (submitted, submitted))
+            with slurm.queue.open("a") as queue:
+                queue.write(f"{job}|{job}|N/A|{uid}|{uid}|{submitted}|N/A|N/A|0|PD|1|"
+                            f"law@normal@cpu@/tmp@job_{job}@\n")
+        service.configure(CONFIG.replace('resolve = "none"', 'squeue = "/opt/slurm/squeue"')
+                          + '[sink.catalog]\nroot = "/var/lib/scriptorium-catalog"\n[serve]\n')
+        service.start()
+        wait_for(lambda: service.status()["sinks"]["catalog"]["acknowledged_total"] == 2,
+                 lambda: f"the catalog has both jobs\n{service.log()}", step=0.1)
+
+    def ask(self, user, *command):
+        return self.root.try_run("runuser", "-u", user, "--", "scriptorium", *command)
+
+    def entries(self, *matches):
+        """Of the system's journal."""
+        self.root.run("journalctl", "--sync")
+        lines = self.root.run("journalctl", "-o", "json", "--no-pager", *matches)
+        return [json.loads(line) for line in lines.splitlines()]
+
+
+def test_users_ask_the_query_service_and_the_journal_keeps_who_asked_for_what(service, packages):
+    web = QueryService(service, packages)
+    state = web.root.try_run("systemctl", "is-enabled", "scriptorium-web.socket")
+    assert state.stdout.strip() == "disabled"
+    web.root.run("systemctl", "enable", "--now", "scriptorium-web.socket")
+    for user, job in web.JOBS.items():
+        found = web.ask(user, "search", "--ids")
+        assert (found.returncode, found.stdout) == (harness.EX_OK, f"{job}\n"), (
+            found, web.root.run("journalctl", "-u", "scriptorium-web", "--no-pager"))
+    main = web.root.run("systemctl", "show", "scriptorium-web", "--value", "--property=MainPID")
+    have = service.process_status(main.strip())
+    web_uid = web.root.run("id", "-u", "scriptorium-web").strip()
+    assert have["Uid"].split() == [web_uid] * 4
+    assert {have[name] for name in ("CapEff", "CapPrm", "CapBnd", "CapAmb")} == {"0" * 16}, have
+
+    [entry] = web.entries("SCRIPTORIUM_USER=alice")
+    assert re.fullmatch("[0-9a-f]{64}", entry["SCRIPTORIUM_EVENTS"]), entry
+    expected = {"SCRIPTORIUM_UID": web.root.run("id", "-u", "alice").strip(),
+                "SCRIPTORIUM_SEES": "own", "SCRIPTORIUM_STORE": "catalog",
+                "SCRIPTORIUM_CALL": "search", "SCRIPTORIUM_ASKED": "*", "SCRIPTORIUM_HITS": "1",
+                "PRIORITY": "6", "SYSLOG_IDENTIFIER": "scriptorium", "_UID": web_uid,
+                "_SYSTEMD_UNIT": "scriptorium-web.service"}
+    assert {name: entry[name] for name in expected} == expected, entry
+    assert entry["MESSAGE"].startswith("SERVE_ANSWERED: a question was answered user=alice ")
+    message_id = entry["MESSAGE_ID"]
+    assert message_id in (harness.ROOT / "docs" / "serve.md").read_text()
+
+    forged = web.ask("bob", "search", '"x\nSCRIPTORIUM_USER=alice\nSCRIPTORIUM_UID=0"')
+    assert forged.returncode == 1, forged
+    users = [entry["SCRIPTORIUM_USER"] for entry in web.entries(f"MESSAGE_ID={message_id}")]
+    assert users == ["alice", "bob", "bob"]
+    assert not web.entries("SCRIPTORIUM_UID=0")
+    assert len(web.entries("SCRIPTORIUM_USER=alice")) == 1
+
+    web.root.run("apt-get", "purge", "-y", "scriptorium-web")
+    refused = web.ask("alice", "search", "--ids")
+    assert (refused.returncode, refused.stdout) == (harness.EX_UNAVAILABLE, ""), refused
+    assert "scriptorium-web" not in web.root.file("/etc/passwd").read_text()
+    service.stop()
+
+
+def test_the_journal_keeps_every_question_however_many_a_user_asks(service, packages):
+    web = QueryService(service, packages)
+    few = web.root.file("/etc/systemd/journald.conf.d/few.conf")
+    few.parent.mkdir()
+    few.write_text("[Journal]\nRateLimitIntervalSec=1h\nRateLimitBurst=1\n")
+    web.root.run("systemctl", "restart", "systemd-journald")
+    web.root.run("systemctl", "start", "scriptorium-web.socket")
+    for question in range(30):
+        assert web.ask("alice", "search", "--ids", f"q{question}").returncode == 1
+    kept = [entry["SCRIPTORIUM_ASKED"] for entry in web.entries("SCRIPTORIUM_USER=alice")]
+    assert kept == [f"q{question}" for question in range(30)]
 
 
 def test_an_upgrade_restarts_the_running_service_and_loses_no_job(packages, packages_before,

@@ -131,7 +131,7 @@ class FakeSlurm:
         self.queue = directory / "queue"
         self.queue.write_text("")
         (directory / "squeue").write_text(
-            f'#!/bin/sh\nsed "s/@/${{SQUEUE_FORMAT2##*:}}/g" {self.queue}\n')
+            '#!/bin/sh\nsed "s/@/${SQUEUE_FORMAT2##*:}/g" "${0%/*}/queue"\n')
         (directory / "sacct").write_text(
             "#!/bin/sh\necho Slurm accounting storage is disabled >&2\nexit 1\n")
         (directory / "ended").write_text(

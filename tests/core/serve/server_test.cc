@@ -115,6 +115,10 @@ class HeldStore final : public Searchable {
   void wait_ended(int count) {
     state_.wait(std::stop_token(), [&](const State& s) { return s.ended >= count; });
   }
+  bool ends_within(std::chrono::milliseconds time) {
+    return state_.wait_until(std::stop_token(), std::chrono::steady_clock::now() + time,
+                             [](const State& s) { return s.ended > 0; });
+  }
   int begun() {
     return state_.with([](const State& s) { return s.begun; });
   }
@@ -461,6 +465,20 @@ TEST_F(ServerTest, AClientThatDoesNotReadItsAnswerIsClosedAndItsQueryStopped) {
   RawClient client = greeted(kAlice);
   client.ask({.call = Ask::Call::kRuns, .store = "catalog"});
   store_.wait_ended(1);
+}
+
+TEST_F(ServerTest, AClientThatReadsSlowlyIsClosedThoughItTakesEachFrameInTime) {
+  constexpr int kManyFrames = 200;  // at the test's pace, some times `patience`
+  store_.runs_of_each = std::uint64_t{1} << 40;
+  start({.patience = std::chrono::milliseconds{200}, .query = std::chrono::hours{1}});
+  RawClient client = greeted(kAlice);
+  client.ask({.call = Ask::Call::kRuns, .store = "catalog"});
+  int taken = 0;
+  while (taken < kManyFrames && !store_.ends_within(std::chrono::milliseconds{50})) {
+    client.receive();
+    ++taken;
+  }
+  EXPECT_LT(taken, kManyFrames);
 }
 
 TEST_F(ServerTest, RunsThatTakeTooLongAreAnErrorAndNoPart) {
