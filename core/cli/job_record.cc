@@ -1,29 +1,13 @@
 #include "core/cli/job_record.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "core/base/text.h"
 #include "core/cli/common.h"
 #include "core/cli/exit_codes.h"
 #include "core/cli/job_text.h"
-#include "core/plugin/call_plugin.h"
 
 namespace scriptorium::cli {
-namespace {
-
-constexpr std::size_t kFamilyPage = 200;
-// Runs of a family that are looked through for one that completed.
-constexpr std::size_t kMostRuns = 20'000;
-
-std::optional<std::string_view> bytes_of_file(const Searchable::Record& record,
-                                              std::string_view name) {
-  const EventFile* file = record.event == nullptr ? nullptr : record.event->file(name);
-  if (file == nullptr || file->bytes == nullptr) return std::nullopt;
-  return *file->bytes;
-}
-
-}  // namespace
 
 std::optional<Searchable::Record> find_record(const OpenStores& stores, const JobName& name,
                                               Console& console, int& code) {
@@ -48,55 +32,6 @@ std::optional<Searchable::Record> find_record(const OpenStores& stores, const Jo
     console.err << "scriptorium: job " << name_text(name) << ": " << printable(problem, 1024)
                 << "\n";
   return std::move(asked.answer.front());
-}
-
-std::optional<Searchable::Record> record_of(const std::vector<query::Store>& stores,
-                                            const JobRow& job) {
-  Visibility owner;
-  if (job.verified && job.user) owner = {.all = false, .users = {{*job.user, job.uid}}};
-  auto asked = query::get_fastest(stores, {.id = job.id, .cluster = job.cluster, .time = job.time},
-                                  owner, 1);
-  if (asked.answer.empty()) return std::nullopt;
-  return std::move(asked.answer.front());
-}
-
-std::optional<std::string_view> script_text(const Searchable::Record& record) {
-  return bytes_of_file(record, "script");
-}
-std::optional<std::string_view> environment_bytes(const Searchable::Record& record) {
-  return bytes_of_file(record, "environment");
-}
-
-std::vector<JobRow> family_of(const std::vector<query::Store>& stores, const JobRow& job,
-                              std::optional<Timestamp> before, std::size_t limit,
-                              std::vector<query::Refusal>& refused) {
-  if (!job.family) return {};
-  for (const query::Store& store : stores) {
-    auto jobs = call_plugin("its plugin", ErrorKind::kPermanent, [&] {
-      return store.searchable->family(*job.family, {}, before, limit);
-    });
-    if (jobs) return *std::move(jobs);
-    refused.push_back({store.name, jobs.error()});
-  }
-  return {};
-}
-
-std::optional<EarlierRun> earlier_run(const std::vector<query::Store>& stores, const JobRow& job,
-                                      std::vector<query::Refusal>& refused) {
-  std::optional<EarlierRun> unknown;
-  std::optional<Timestamp> before = job.time;
-  for (std::size_t seen = 0; seen < kMostRuns;) {
-    const std::vector<JobRow> page = family_of(stores, job, before, kFamilyPage, refused);
-    for (const JobRow& run : page) {
-      if (run.time >= job.time) continue;
-      if (succeeded(run)) return EarlierRun{.job = run, .completed = true};
-      if (!unknown && !run.state) unknown = EarlierRun{.job = run, .completed = false};
-    }
-    if (page.size() < kFamilyPage || (before && page.back().time >= *before)) break;
-    before = page.back().time;
-    seen += page.size();
-  }
-  return unknown;
 }
 
 }  // namespace scriptorium::cli

@@ -10,6 +10,7 @@
 #include "core/cli/console.h"
 #include "core/cli/job_ids.h"
 #include "core/cli/open_stores.h"
+#include "core/query/job_record.h"
 
 // Jobs with their texts, from the fastest store that has them.
 namespace scriptorium::cli {
@@ -19,26 +20,11 @@ namespace scriptorium::cli {
 std::optional<Searchable::Record> find_record(const OpenStores& stores, const JobName& name,
                                               Console& console, int& code);
 
-// Exactly this job; nothing if no store has it any more.
-std::optional<Searchable::Record> record_of(const std::vector<query::Store>& stores,
-                                            const JobRow& job);
-
-// Views into the record; nothing if the part was not stored.
-std::optional<std::string_view> script_text(const Searchable::Record& record);
-std::optional<std::string_view> environment_bytes(const Searchable::Record& record);
-
-// The family's jobs, newest first, at most `limit`; empty if the job has none or no store knows.
-std::vector<JobRow> family_of(const std::vector<query::Store>& stores, const JobRow& job,
-                              std::optional<Timestamp> before, std::size_t limit,
-                              std::vector<query::Refusal>& refused);
-
-struct EarlierRun {
-  JobRow job;
-  bool completed = false;  // with exit code 0; otherwise how it ended is not known
-};
-// The last job of the family before `job` that completed with exit code 0. If no such job is known,
-// the last one whose end is not known, since a site without usage events knows no outcome.
-std::optional<EarlierRun> earlier_run(const std::vector<query::Store>& stores, const JobRow& job,
-                                      std::vector<query::Refusal>& refused);
+using query::earlier_run;
+using query::EarlierRun;
+using query::environment_bytes;
+using query::family_of;
+using query::record_of;
+using query::script_text;
 
 }  // namespace scriptorium::cli

@@ -259,6 +259,16 @@ std::string job_path(const JobRow& job, const std::string& below) {
              job.time, is_whole ? TimePrecision::kSeconds : TimePrecision::kNanoseconds));
 }
 
+std::string compare_path(const JobRow& job, const JobRow* before) {
+  std::string path = job_path(job, "compare");
+  if (before != nullptr) {
+    path += "&with=" + percent_encoded(before->id) +
+            "&cluster=" + percent_encoded(before->cluster) +
+            "&time=" + percent_encoded(format_rfc3339(before->time, TimePrecision::kNanoseconds));
+  }
+  return path;
+}
+
 Values job_values(const std::vector<Searchable::Record>& records, const std::vector<JobRow>& family,
                   const std::string& root) {
   const Searchable::Record& record = records.front();
@@ -314,10 +324,13 @@ Values job_values(const std::vector<Searchable::Record>& records, const std::vec
     row.set("elapsed", query::elapsed_text(run));
     row.set("cpu", query::cpu_text(run));
     row.set("memory", query::memory_text(run));
+    row.set("compare",
+            root + (run.time < job.time ? compare_path(job, &run) : compare_path(run, &job)));
     runs.push_back(std::move(row));
   }
   if (runs.size() < 2) runs.clear();
   set_list(values, "family", runs);
+  values.set("compare", root + compare_path(job, nullptr));
   values.set("zone", local_zone(job.time));
   return values;
 }

@@ -11,6 +11,8 @@ namespace scriptorium::page {
 std::string state_class(const JobRow& job);  // "good", "bad", "warn"; "" = neither
 // The way from the first page to that of the job, or to what is `below` it: "script".
 std::string job_path(const JobRow& job, const std::string& below = "");
+// To what changed between an earlier job and this one; without `before`, since it last went well.
+std::string compare_path(const JobRow& job, const JobRow* before);
 
 // The values of job.mustache for the first record; the others have the same id. `family`: its last
 // runs, newest first. `root`: the way from there to the first page.

@@ -6,11 +6,13 @@
 #include <utility>
 
 #include "core/base/text.h"
+#include "core/page/compare_page.h"
 #include "core/page/job_page.h"
 #include "core/page/shown.h"
 #include "core/page/templates.h"
 #include "core/plugin/call_plugin.h"
 #include "core/query/job_fields.h"
+#include "core/query/job_record.h"
 #include "core/query/job_text.h"
 #include "core/query/parse.h"
 #include "core/query/visible_store.h"
@@ -49,8 +51,8 @@ class Answering {
     if (path.empty()) return jobs(target);
     if (path.size() == 1 && path.front() == "jobs.csv") return jobs_csv(target);
     if (path.front() == "job" && path.size() == 3) return job(target, "");
-    if (path.front() == "job" && path.size() == 4 && path[3] == "script")
-      return job(target, "script");
+    if (path.front() == "job" && path.size() == 4 && (path[3] == "script" || path[3] == "compare"))
+      return job(target, path[3]);
     return sentence(404, "There is no such page.");
   }
 
@@ -220,21 +222,49 @@ class Answering {
     }
     auto asked = query::get_fastest(stores_, selector, {}, kMostOfOneId);
     if (asked.store == nullptr) return refused(asked.refused);
+    if (part == "compare" && !asked.answer.empty()) return comparison(target, asked.answer.front());
     std::vector<std::string> ids;
     for (const Searchable::Record& found : asked.answer) ids.push_back(found.job.event_id);
     if (auto kept = record(ids); !kept) return not_recorded(kept.error());
     if (asked.answer.empty()) return no_job(selector);
     if (part == "script") return script_of(asked.answer.front());
-    Values values = job_values(asked.answer, family_of(asked.answer.front().job, *asked.store),
+    Values values = job_values(asked.answer, runs_of(asked.answer.front().job),
                                way_to_first_page(request_.target));
     add_page_values(values, "");
     return page("job", std::move(values));
   }
 
-  std::vector<JobRow> family_of(const JobRow& job, const query::Store& store) const {
-    if (!job.family) return {};
-    auto runs = store.searchable->family(*job.family, {}, std::nullopt, kMostRuns);
-    return runs ? *std::move(runs) : std::vector<JobRow>{};
+  // With the job that the address names, else with the last of its family that went well.
+  Response comparison(const Target& target, const Searchable::Record& after) {
+    std::vector<query::Refusal> refusals;
+    std::optional<JobRow> other;
+    const std::string id = target.query_value("with");
+    if (id.empty()) {
+      if (const auto run = query::earlier_run(stores_, after.job, refusals)) other = run->job;
+    } else if (const auto time = parse_rfc3339(target.query_value("time"))) {
+      other.emplace();
+      other->id = id;
+      other->cluster = target.query_value("cluster");
+      other->time = *time;
+    }
+    const auto before = other ? query::record_of(stores_, *other) : std::nullopt;
+    std::vector<std::string> ids{after.job.event_id};
+    if (before) ids.push_back(before->job.event_id);
+    if (auto kept = record(ids); !kept) return not_recorded(kept.error());
+    if (!before && !refusals.empty()) return refused(refusals);
+    if (!before && !id.empty()) return no_job({.id = id, .cluster = target.query_value("cluster")});
+    if (!before) {
+      return sentence(
+          404, "No earlier run of job " + printable(after.job.id) + " that went well is known.");
+    }
+    Values values = compare_values(*before, after, way_to_first_page(request_.target));
+    add_page_values(values, "");
+    return page("compare", std::move(values));
+  }
+
+  std::vector<JobRow> runs_of(const JobRow& job) const {
+    std::vector<query::Refusal> refusals;
+    return query::family_of(stores_, job, std::nullopt, kMostRuns, refusals);
   }
 
   Response no_job(const Searchable::Selector& selector) const {

@@ -215,6 +215,35 @@ TEST_F(Pages, AFamilyHasTheRunsThatTheReaderMaySee) {
   EXPECT_THAT(get("/job/lab/1").body, Not(HasSubstr("Its last runs")));
 }
 
+TEST_F(Pages, WhatChangedSinceItLastWorked) {
+  store_.records = {record_of("alice", "3", "#!/bin/bash\nexit <3>\n"),
+                    record_of("alice", "2", "other"), record_of("alice", "1")};
+  for (std::size_t i = 0; i < store_.records.size(); ++i) {
+    JobRow& job = store_.records[i].job;
+    job.family = 7;
+    job.state = job.id == "1" ? "COMPLETED" : "FAILED";
+    job.time.nanoseconds -= static_cast<std::int64_t>(i);
+  }
+  store_.records[0].job.modules = {"GROMACS/2024"};
+  const std::string page = get("/job/lab/3/compare").body;
+  EXPECT_THAT(page, AllOf(HasSubstr("From job 1 to job 3"),
+                          HasSubstr("<span class=removed>-srun hostname</span>"),
+                          HasSubstr("<span class=added>+exit &lt;3&gt;</span>"),
+                          HasSubstr("<span class=added>+GROMACS/2024</span>"),
+                          HasSubstr("<td>COMPLETED</td><td>FAILED</td>")));
+  EXPECT_EQ(field("events"), "event of 3,event of 1");
+  EXPECT_THAT(get("/job/lab/3").body, HasSubstr("href=\"../../job/lab/3/compare?at="));
+
+  const std::string with = "/job/lab/3/compare?with=2&cluster=lab&time=" +
+                           format_rfc3339(store_.records[1].job.time, TimePrecision::kNanoseconds);
+  EXPECT_THAT(get(with).body, HasSubstr("From job 2 to job 3"));
+  store_.records[1].job.user = "bob";
+  EXPECT_EQ(get(with).status, 404U);
+  store_.records.pop_back();
+  EXPECT_EQ(get("/job/lab/3/compare").status, 404U);
+  EXPECT_EQ(get("/job/lab/3/compare?with=2&cluster=lab&time=x").status, 404U);
+}
+
 TEST_F(Pages, AWrongQuerySaysWhereAndAsksNothing) {
   const Response page = get("/?q=usr%3Aalice");
   EXPECT_EQ(page.status, 400U);

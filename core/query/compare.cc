@@ -1,12 +1,12 @@
-#include "core/cli/compare.h"
+#include "core/query/compare.h"
 
 #include <utility>
 
 #include "core/base/text.h"
-#include "core/cli/job_record.h"
-#include "core/cli/job_text.h"
+#include "core/query/job_record.h"
+#include "core/query/job_text.h"
 
-namespace scriptorium::cli {
+namespace scriptorium::query {
 namespace {
 
 std::string limit_text(const JobRow& job) {
@@ -70,17 +70,17 @@ Comparison compare(const Searchable::Record& before, const Searchable::Record& a
   const auto old_script = script_text(before);
   const auto new_script = script_text(after);
   result.has_scripts = old_script && new_script;
-  if (result.has_scripts) result.script = query::line_diff(*old_script, *new_script);
+  if (result.has_scripts) result.script = line_diff(*old_script, *new_script);
   const auto old_environment = environment_bytes(before);
   const auto new_environment = environment_bytes(after);
   result.has_environments = old_environment && new_environment;
   if (result.has_environments)
-    result.environment = query::environment_diff(*old_environment, *new_environment);
-  result.modules = query::list_diff(before.job.modules, after.job.modules);
-  result.directives = query::list_diff(before.job.directives, after.job.directives);
+    result.environment = environment_diff(*old_environment, *new_environment);
+  result.modules = list_diff(before.job.modules, after.job.modules);
+  result.directives = list_diff(before.job.directives, after.job.directives);
   result.request = request_changes(before.job, after.job);
   result.outcome = outcomes(before.job, after.job);
   return result;
 }
 
-}  // namespace scriptorium::cli
+}  // namespace scriptorium::query
