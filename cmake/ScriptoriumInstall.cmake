@@ -68,6 +68,8 @@ function(scriptorium_install_rest)
   foreach(unit scriptorium-web.service scriptorium-web.socket scriptorium-page.socket)
     scriptorium_install_unit(packaging/systemd/${unit} scriptorium-web)
   endforeach()
+  install(FILES packaging/web/apache-basic.conf packaging/web/apache-openidc.conf packaging/web/nginx.conf
+          DESTINATION ${doc}/scriptorium-web COMPONENT scriptorium-web)
   install(FILES packaging/systemd/scriptorium-web.sysusers DESTINATION lib/sysusers.d RENAME scriptorium-web.conf
           COMPONENT scriptorium-web)
   if(TARGET usage_module)

@@ -15,12 +15,13 @@ endforeach()
 # ---- tiers ---------------------------------------------------------------------------------------
 # Each test is in one of three tiers, by what it needs; docs/testing.md says which command runs which.
 #   fast     (all that is not listed) only this tree's own programs, a made spool, and at most 15 s
-#   servers  a real Slurm, Kafka, OpenSearch, Elasticsearch or database; one of them at a time
+#   servers  a real Slurm, Kafka, OpenSearch, Elasticsearch, database, web server or browser; one of them at a time
 #   load     load, size, outages, power cuts, packages: what takes long or fills the machine
 set(SCRIPTORIUM_SERVER_TESTS
     system_elasticsearch system_kafka system_kafka_cluster system_kafka_tickets system_mail
     system_mail_programs system_opensearch
-    system_opensearch_secure system_owners_later system_slurm system_slurm_late
+    system_opensearch_secure system_owners_later system_page_browser system_page_proxies
+    system_slurm system_slurm_late
     system_stalled_archive system_usage)
 set(SCRIPTORIUM_LOAD_TESTS
     packages system_capture_gaps system_crash system_faults system_import

@@ -149,6 +149,8 @@ int serve_command(const Arguments& arguments, Console& console) {
   }
   std::optional<page::Server> pages;
   if (passed.contains(kPageSocketName) || (!is_passed && !proxies->empty())) {
+    if (proxies->empty())
+      console.err << "scriptorium: serve.proxy_users is empty, so the page answers nobody\n";
     UniqueFd socket =
         open_socket(passed, kPageSocketName, serve.page_socket, "serve.page_socket", console);
     if (!socket) return kExitCannotCreate;

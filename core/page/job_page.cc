@@ -330,7 +330,6 @@ Values job_values(const std::vector<Searchable::Record>& records, const std::vec
   }
   if (runs.size() < 2) runs.clear();
   set_list(values, "family", runs);
-  values.set("compare", root + compare_path(job, nullptr));
   values.set("zone", local_zone(job.time));
   return values;
 }

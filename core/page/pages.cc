@@ -228,8 +228,13 @@ class Answering {
     if (auto kept = record(ids); !kept) return not_recorded(kept.error());
     if (asked.answer.empty()) return no_job(selector);
     if (part == "script") return script_of(asked.answer.front());
-    Values values = job_values(asked.answer, runs_of(asked.answer.front().job),
-                               way_to_first_page(request_.target));
+    const JobRow& job = asked.answer.front().job;
+    const std::string root = way_to_first_page(request_.target);
+    std::vector<query::Refusal> refusals;  // the page is worth having without its family
+    Values values = job_values(
+        asked.answer, query::family_of(stores_, job, std::nullopt, kMostRuns, refusals), root);
+    const bool worked = query::earlier_run(stores_, job, refusals).has_value();
+    values.set("since", worked ? Values("href", root + compare_path(job, nullptr)) : Values(false));
     add_page_values(values, "");
     return page("job", std::move(values));
   }
@@ -260,11 +265,6 @@ class Answering {
     Values values = compare_values(*before, after, way_to_first_page(request_.target));
     add_page_values(values, "");
     return page("compare", std::move(values));
-  }
-
-  std::vector<JobRow> runs_of(const JobRow& job) const {
-    std::vector<query::Refusal> refusals;
-    return query::family_of(stores_, job, std::nullopt, kMostRuns, refusals);
   }
 
   Response no_job(const Searchable::Selector& selector) const {

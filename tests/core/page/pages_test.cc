@@ -232,7 +232,8 @@ TEST_F(Pages, WhatChangedSinceItLastWorked) {
                           HasSubstr("<span class=added>+GROMACS/2024</span>"),
                           HasSubstr("<td>COMPLETED</td><td>FAILED</td>")));
   EXPECT_EQ(field("events"), "event of 3,event of 1");
-  EXPECT_THAT(get("/job/lab/3").body, HasSubstr("href=\"../../job/lab/3/compare?at="));
+  EXPECT_THAT(get("/job/lab/3").body, AllOf(HasSubstr("href=\"../../job/lab/3/compare?at="),
+                                            HasSubstr("What changed since it last worked")));
 
   const std::string with = "/job/lab/3/compare?with=2&cluster=lab&time=" +
                            format_rfc3339(store_.records[1].job.time, TimePrecision::kNanoseconds);
@@ -241,6 +242,7 @@ TEST_F(Pages, WhatChangedSinceItLastWorked) {
   EXPECT_EQ(get(with).status, 404U);
   store_.records.pop_back();
   EXPECT_EQ(get("/job/lab/3/compare").status, 404U);
+  EXPECT_THAT(get("/job/lab/3").body, Not(HasSubstr("What changed since")));
   EXPECT_EQ(get("/job/lab/3/compare?with=2&cluster=lab&time=x").status, 404U);
 }
 
