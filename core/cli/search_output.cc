@@ -6,6 +6,7 @@
 #include "core/cli/fitted_table.h"
 #include "core/cli/job_text.h"
 #include "core/cli/search_request.h"
+#include "core/query/answer_json.h"
 #include "core/query/job_fields.h"
 
 namespace scriptorium::cli {
@@ -124,29 +125,6 @@ class CsvOutput : public SearchOutput {
   bool head_;
 };
 
-Json line_json(const Searchable::Line& line) {
-  Json marks = Json::array();
-  for (const auto& [begin, end] : line.marks) marks.push_back({begin, end});
-  return {{"part", line.part == JobPart::kScript ? "script" : "environment"},
-          {"number", line.number},
-          {"text", to_utf8_lossy(line.text)},
-          {"marks", std::move(marks)}};
-}
-
-Json count_json(const Searchable::Count& count) {
-  return {{"jobs", count.jobs}, {"at_least", count.at_least}};
-}
-
-Json facet_json(const Searchable::Facet& facet) {
-  Json values = Json::array();
-  for (const auto& value : facet.values)
-    values.push_back({{"value", value.value}, {"jobs", value.jobs}});
-  Json json{{"field", query_field_name(facet.field)}, {"exact", facet.exact}};
-  if (!facet.exact) json["over"] = facet.over;
-  json["values"] = std::move(values);
-  return json;
-}
-
 // One object; each hit is one line of it, so that an answer of any length needs little memory.
 class JsonOutput : public SearchOutput {
  public:
@@ -155,11 +133,7 @@ class JsonOutput : public SearchOutput {
   std::string page(const Searchable::Answer& answer) override {
     std::string text = begin();
     for (const Searchable::Hit& hit : answer.hits) {
-      Json lines = Json::array();
-      for (const Searchable::Line& line : hit.lines) lines.push_back(line_json(line));
-      Json json{{"job", query::job_json(hit.job)}};
-      if (!lines.empty()) json["lines"] = std::move(lines);
-      text += (any_ ? ",\n  " : "\n  ") + json_text(json);
+      text += (any_ ? ",\n  " : "\n  ") + json_text(query::hit_json(hit));
       any_ = true;
     }
     return text;
@@ -167,15 +141,8 @@ class JsonOutput : public SearchOutput {
 
   std::string end(const Searchable::Answer& last, const query::Store& store,
                   const std::optional<Searchable::Count>& end_unknown) override {
-    Json rest{{"sink", store.name}, {"complete", last.finished && last.problems.empty()}};
-    if (last.searched_back_to)
-      rest["searched_back_to"] =
-          format_rfc3339(*last.searched_back_to, TimePrecision::kMilliseconds);
-    if (!last.next.empty()) rest["next"] = last.next;
-    if (last.count) rest["count"] = count_json(*last.count);
-    if (end_unknown) rest["end_unknown"] = count_json(*end_unknown);
-    for (const Searchable::Facet& facet : last.facets) rest["facets"].push_back(facet_json(facet));
-    if (!last.problems.empty()) rest["problems"] = last.problems;
+    Json rest = query::answer_json(last, store.name);
+    if (end_unknown) rest["end_unknown"] = query::count_json(*end_unknown);
     return begin() + (any_ ? "\n " : "") + "],\n " + json_text(rest).substr(1) + "\n";
   }
 

@@ -48,8 +48,8 @@ std::string use_text(const Searchable::Record& record, const Console& console) {
   add_line(text, "findings", shown(job.findings));
   add_line(text, "modules", shown(job.modules));
   add_line(text, "software", shown(job.software));
-  for (const auto& [task, run] : query::failed_tasks(record))
-    add_line(text, "task " + task, outcome_text(run, console));
+  for (const query::Task& task : query::failed_tasks(record))
+    add_line(text, "task " + task.id, outcome_text(task.run, console));
   if (job.lives > 1) {
     std::size_t number = 0;
     for (const JobRow& life : query::lives_of(record)) {

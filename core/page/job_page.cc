@@ -21,6 +21,7 @@ using List = kainjow::mustache::list;
 
 constexpr const char* kUsage = "usage";  // the events' block, no plugin
 constexpr std::size_t kMostNodes = 64;
+constexpr std::size_t kMostTasks = 1'000;
 constexpr std::size_t kMostDirectives = 200;
 constexpr std::size_t kMostFindingBytes = 1'000;
 
@@ -159,7 +160,7 @@ Values script_values(const JobRow& job, std::string_view script, const std::stri
 }
 
 // A part of an environment.
-Values text_part(const JobRow& job, const std::string& title, Shown shown) {
+Values text_part(const JobRow& job, const std::string& title, const Shown& shown) {
   Values values;
   values.set("title", title);
   values.set("notes", notes_on(shown, " more: scriptorium show --environment " + job.id));
@@ -243,6 +244,19 @@ List job_notes(const Searchable::Record& record) {
   return notes;
 }
 
+List task_rows(const std::vector<query::Task>& tasks) {
+  List rows;
+  for (const query::Task& task : tasks) {
+    Values row = state_values(task.run);
+    row.set("task", task.id);
+    row.set("elapsed", query::elapsed_text(task.run));
+    row.set("cpu", query::cpu_text(task.run));
+    row.set("memory", query::memory_text(task.run));
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
 }  // namespace
 
 std::string state_class(const JobRow& job) {
@@ -281,13 +295,14 @@ Values job_values(const std::vector<Searchable::Record>& records, const std::vec
   values.set("notes", job_notes(record));
   set_list(values, "use", use_rows(job));
   set_list(values, "findings", findings_of(record));
-  List tasks;
-  for (const auto& [task, run] : query::failed_tasks(record)) {
-    Values row = state_values(run);
-    row.set("task", task);
-    tasks.push_back(std::move(row));
-  }
-  set_list(values, "tasks", tasks);
+  set_list(values, "failed_tasks", task_rows(query::failed_tasks(record)));
+  std::vector<query::Task> tasks = query::tasks_of(record);
+  values.set("task_count", std::to_string(tasks.size()));
+  std::sort(tasks.begin(), tasks.end(), [](const query::Task& one, const query::Task& other) {
+    return std::pair(one.id.size(), one.id) < std::pair(other.id.size(), other.id);  // 9 before 10
+  });
+  tasks.resize(std::min(tasks.size(), kMostTasks));
+  set_list(values, "tasks", task_rows(tasks));
   List lives;
   if (job.lives > 1) {
     for (const JobRow& life : query::lives_of(record)) {

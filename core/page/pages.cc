@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "core/page/shown.h"
 #include "core/page/templates.h"
 #include "core/plugin/call_plugin.h"
+#include "core/query/answer_json.h"
 #include "core/query/job_fields.h"
 #include "core/query/job_record.h"
 #include "core/query/job_text.h"
@@ -21,6 +23,7 @@ namespace scriptorium::page {
 namespace {
 
 using List = kainjow::mustache::list;
+using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kJobsOfAPage = 50;
 constexpr std::size_t kMostOfOneId = 10;
@@ -50,6 +53,7 @@ class Answering {
     const std::vector<std::string>& path = target.path;
     if (path.empty()) return jobs(target);
     if (path.size() == 1 && path.front() == "jobs.csv") return jobs_csv(target);
+    if (path.size() == 1 && path.front() == "jobs.json") return jobs_json(target);
     if (path.front() == "job" && path.size() == 3) return job(target, "");
     if (path.front() == "job" && path.size() == 4 && (path[3] == "script" || path[3] == "compare"))
       return job(target, path[3]);
@@ -69,6 +73,7 @@ class Answering {
       fields += (fields.empty() ? "" : " ") + name;
     values.set("fields", fields);
     values.set("csv", "jobs.csv?q=" + percent_encoded(text));
+    values.set("json", "jobs.json?q=" + percent_encoded(text));
     const query::Parsed parsed = query::parse(text, system_clock().now(), &local_offset);
     if (parsed.error) {
       values.set("error", Values("text", query::error_text(text, *parsed.error, "search")));
@@ -83,9 +88,7 @@ class Answering {
     auto asked = query::search_fastest(stores_, request);
     if (asked.store == nullptr) return refused(asked.refused);
     const Searchable::Answer& found = asked.answer;
-    std::vector<std::string> ids;
-    for (const Searchable::Hit& hit : found.hits) ids.push_back(hit.job.event_id);
-    if (auto kept = record(ids); !kept) return not_recorded(kept.error());
+    if (auto kept = record(ids_of(found)); !kept) return not_recorded(kept.error());
 
     List rows;
     for (const Searchable::Hit& hit : found.hits) rows.push_back(row_of(hit));
@@ -177,16 +180,48 @@ class Answering {
     values.set("facets", facets);
   }
 
+  // ---- a search for programs
+
+  // Nothing: the query is wrong, and `wrong` says why.
+  std::optional<Searchable::Request> request_of(const Target& target, Response& wrong) const {
+    const std::string text = target.query_value("q");
+    query::Parsed parsed = query::parse(text, system_clock().now(), &local_offset);
+    if (parsed.error) {
+      wrong = sentence(400, query::error_text(text, *parsed.error, "search"));
+      return std::nullopt;
+    }
+    return Searchable::Request{.query = std::move(parsed.query),
+                               .limit = kJobsOfAPage,
+                               .after = target.query_value("after"),
+                               .deadline = context_.deadline,
+                               .stop = context_.stop};
+  }
+
+  // The jobs of a page, as `scriptorium search --json` has them; `after`: `next` of an earlier one.
+  Response jobs_json(const Target& target) {
+    Response wrong;
+    const auto request = request_of(target, wrong);
+    if (!request) return wrong;
+    const auto asked = query::search_fastest(stores_, *request);
+    if (asked.store == nullptr) return refused(asked.refused);
+    if (auto kept = record(ids_of(asked.answer)); !kept) return not_recorded(kept.error());
+    Json json{{"query", target.query_value("q")}, {"hits", Json::array()}};
+    for (const Searchable::Hit& hit : asked.answer.hits)
+      json["hits"].push_back(query::hit_json(hit));
+    json.update(query::answer_json(asked.answer, asked.store->name));
+    return {.type = "application/json",
+            .body = json.dump(1, ' ', false, Json::error_handler_t::replace),
+            .headers = {}};
+  }
+
   // All jobs of a search, as `scriptorium search --csv` has them, but the newest of very many.
   Response jobs_csv(const Target& target) {
-    const std::string text = target.query_value("q");
-    const query::Parsed parsed = query::parse(text, system_clock().now(), &local_offset);
-    if (parsed.error) return sentence(400, query::error_text(text, *parsed.error, "search"));
-    Searchable::Request request{.query = parsed.query,
-                                .limit = kCsvPage,
-                                .deadline = context_.deadline,
-                                .stop = context_.stop,
-                                .most_lines = 0};
+    Response wrong;
+    auto asked_for = request_of(target, wrong);
+    if (!asked_for) return wrong;
+    Searchable::Request& request = *asked_for;
+    request.limit = kCsvPage;
+    request.most_lines = 0;
     std::string csv = query::csv_line(query::job_columns());
     std::vector<std::string> ids;
     std::vector<query::Store> stores = stores_;
@@ -196,10 +231,9 @@ class Answering {
       if (asked.store == nullptr) return refused(asked.refused);
       const Searchable::Answer& answer = asked.answer;
       if (!answer.finished) return sentence(503, "This search takes too long. Narrow it.");
-      for (const Searchable::Hit& hit : answer.hits) {
+      for (const Searchable::Hit& hit : answer.hits)
         csv += query::csv_line(query::job_cells(hit.job));
-        ids.push_back(hit.job.event_id);
-      }
+      for (std::string& id : ids_of(answer)) ids.push_back(std::move(id));
       stores = {query::Store(*asked.store)};  // `next` is its own
       has_more = !answer.next.empty() && answer.next != request.after;
       request.after = answer.next;
@@ -308,6 +342,11 @@ class Answering {
     return page("sentence", std::move(values), status);
   }
 
+  static std::vector<std::string> ids_of(const Searchable::Answer& answer) {
+    std::vector<std::string> ids;
+    for (const Searchable::Hit& hit : answer.hits) ids.push_back(hit.job.event_id);
+    return ids;
+  }
   Result<void> record(const std::vector<std::string>& event_ids) {
     serve::add_found(fields_, event_ids);
     return context_.record(fields_);

@@ -99,18 +99,23 @@ std::vector<JobRow> lives_of(const Searchable::Record& record) {
   return lives;
 }
 
-std::vector<std::pair<std::string, JobRow>> failed_tasks(const Searchable::Record& record) {
-  std::vector<std::pair<std::string, JobRow>> tasks;
+std::vector<Task> tasks_of(const Searchable::Record& record) {
+  std::vector<Task> tasks;
   for (const auto& event : record.later) {
     if (!event->job.array || event->kind != "usage.job") continue;
-    JobRow run;
-    join(run, *event);
-    run.runs = 0;  // it is shown as a job of its own
-    if (is_failure(run.state))
-      tasks.emplace_back(printable(event->job.array->task_id.value_or("?")), std::move(run));
+    Task& task = tasks.emplace_back();
+    task.id = printable(event->job.array->task_id.value_or("?"));
+    join(task.run, *event);
+    task.run.runs = 0;  // it is shown as a job of its own
   }
+  return tasks;
+}
+
+std::vector<Task> failed_tasks(const Searchable::Record& record) {
+  std::vector<Task> tasks = tasks_of(record);
+  std::erase_if(tasks, [](const Task& task) { return !is_failure(task.run.state); });
   std::sort(tasks.begin(), tasks.end(),
-            [](const auto& a, const auto& b) { return a.second.ended_at > b.second.ended_at; });
+            [](const Task& a, const Task& b) { return a.run.ended_at > b.run.ended_at; });
   if (tasks.size() > kMostTasks) tasks.resize(kMostTasks);
   return tasks;
 }

@@ -2,7 +2,6 @@
 
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "core/api/query.h"
@@ -27,7 +26,12 @@ std::string span_text(const JobRow& job);
 
 // Each life of a requeued job, the first one first: several events may describe one.
 std::vector<JobRow> lives_of(const Searchable::Record& record);
-// Tasks of an array that failed, by their id, the newest first; at most 100.
-std::vector<std::pair<std::string, JobRow>> failed_tasks(const Searchable::Record& record);
+// A run of a task of an array.
+struct Task {
+  std::string id;  // of the task; printable
+  JobRow run;      // only its outcome
+};
+std::vector<Task> tasks_of(const Searchable::Record& record);      // in the order of their ends
+std::vector<Task> failed_tasks(const Searchable::Record& record);  // the newest first; at most 100
 
 }  // namespace scriptorium::query

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <kainjow/mustache.hpp>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <regex>
 #include <string>
 #include <utility>
@@ -205,6 +206,22 @@ TEST_F(Pages, ASearchAsCsvHasAllItsPages) {
   EXPECT_EQ(get("/jobs.csv").status, 503U);
 }
 
+TEST_F(Pages, ASearchAsJsonIsOnePageOfIt) {
+  store_.records = {record_of("alice", "1"), record_of("bob", "2")};
+  store_.next = "more";
+  const Response page = get("/jobs.json?q=user%3Aalice");
+  EXPECT_EQ(page.type, "application/json");
+  const auto json = nlohmann::json::parse(page.body);
+  EXPECT_EQ(json["query"], "user:alice");
+  ASSERT_EQ(json["hits"].size(), 1U);
+  EXPECT_EQ(json["hits"][0]["job"]["id"], "1");
+  EXPECT_EQ(json["next"], "more");
+  EXPECT_EQ(json["complete"], true);
+  get("/jobs.json?after=more");
+  EXPECT_EQ(store_.asked.after, "more");
+  EXPECT_EQ(get("/jobs.json?q=usr%3Aalice").status, 400U);
+}
+
 TEST_F(Pages, AFamilyHasTheRunsThatTheReaderMaySee) {
   store_.records = {record_of("alice", "1"), record_of("alice", "2"), record_of("bob", "3")};
   for (Searchable::Record& record : store_.records) record.job.family = 7;
@@ -283,6 +300,26 @@ TEST_F(Pages, FindingsAreThoseOfTheNewestRun) {
   EXPECT_THAT(get("/job/lab/1").body,
               AllOf(HasSubstr("<li class=\"warning\">&lt;b&gt;new&lt;/b&gt; sentence</li>"),
                     HasSubstr("<li class=\"info\">"), Not(HasSubstr("old sentence"))));
+}
+
+TEST_F(Pages, AnArrayOpensToItsTasks) {
+  Searchable::Record record = record_of("alice", "1");
+  record.job.runs = 2;
+  record.job.failed_runs = 1;
+  record.job.state = "FAILED";
+  for (const char* task : {"10", "9"}) {
+    Event use = test::make_event_value("1_" + std::string(task));
+    use.kind = "usage.job";
+    use.job.array = JobArray{.job_id = "1", .task_id = task};
+    use.extra_json = R"({"usage": {"elapsed_seconds": 90}, "job": {"state": ")" +
+                     std::string(*task == '9' ? "FAILED" : "COMPLETED") + R"("}})";
+    record.later.push_back(std::make_shared<const Event>(std::move(use)));
+  }
+  store_.records = {record};
+  const std::string page = get("/job/lab/1").body;
+  EXPECT_THAT(page, AllOf(HasSubstr("1 of 2 failed"), HasSubstr("<li>9: "),
+                          Not(HasSubstr("<li>10: ")), HasSubstr("Tasks that ended (2)")));
+  EXPECT_LT(page.find("<th scope=\"row\">9</th>"), page.find("<th scope=\"row\">10</th>")) << page;
 }
 
 TEST_F(Pages, WhatMayNotBeSeenIsWhatDoesNotExist) {

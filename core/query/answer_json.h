@@ -1,0 +1,18 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "core/api/searchable.h"
+
+// An answer for programs. The names are a public contract, as those of job_json(). Texts may hold
+// bytes that are not UTF-8: dump with error_handler_t::replace. Pure.
+namespace scriptorium::query {
+
+nlohmann::ordered_json count_json(const Searchable::Count& count);
+// The job and its matching lines.
+nlohmann::ordered_json hit_json(const Searchable::Hit& hit);
+// All but the hits, of the sink `store`.
+nlohmann::ordered_json answer_json(const Searchable::Answer& answer, const std::string& store);
+
+}  // namespace scriptorium::query
