@@ -32,7 +32,6 @@ constexpr std::size_t kFacetValues = 8;
 constexpr std::size_t kCsvPage = 1'000;
 constexpr std::size_t kMostCsvRows = 10'000;
 constexpr std::chrono::seconds kMostSearchTime{2};
-constexpr std::chrono::milliseconds kMostFacetTime{500};
 
 // One request of one person.
 class Answering {
@@ -94,8 +93,11 @@ class Answering {
     for (const Searchable::Hit& hit : found.hits) rows.push_back(row_of(hit));
     values.set("has_jobs", !rows.empty());
     values.set("jobs", rows);
-    if (!found.hits.empty()) add_facets(values, request, text, *asked.store);
     List notes;
+    values.set("narrow", ".?q=" + percent_encoded(text) + "&narrow=1");
+    const bool narrows = !target.query_value("narrow").empty();
+    if (narrows && !add_facets(values, request, text, *asked.store))
+      notes.push_back({"text", "Counting these takes too long. Narrow the search first."});
     if (found.hits.empty() && found.finished)
       notes.push_back({"text", text.empty() ? "There are no jobs that you may see."
                                             : "No job that you may see matches."});
@@ -142,9 +144,9 @@ class Answering {
     return row;
   }
 
-  // How many of the matches have which value, with a link to those. Left out where counting takes
-  // too long: the jobs are what was asked for.
-  void add_facets(Values& values, Searchable::Request request, const std::string& text,
+  // How many of the matches have which value, with a link to those. False if counting takes too
+  // long, as it may where it must read what the jobs are: so it is done where it is asked for.
+  bool add_facets(Values& values, Searchable::Request request, const std::string& text,
                   const query::Store& store) const {
     request.limit = 0;
     request.after.clear();
@@ -152,9 +154,9 @@ class Answering {
                       QueryField::kPartition, QueryField::kModule};
     request.facet_values = kFacetValues;
     request.deadline =
-        std::min(context_.deadline, std::chrono::steady_clock::now() + kMostFacetTime);
+        std::min(context_.deadline, std::chrono::steady_clock::now() + kMostSearchTime);
     const auto counted = query::search_fastest({store}, request);
-    if (counted.store == nullptr || !counted.answer.finished) return;
+    if (counted.store == nullptr || !counted.answer.finished) return false;
     List facets;
     for (const Searchable::Facet& facet : counted.answer.facets) {
       if (facet.values.size() < 2) continue;  // all have it, or none
@@ -178,6 +180,7 @@ class Answering {
     }
     values.set("has_facets", !facets.empty());
     values.set("facets", facets);
+    return true;
   }
 
   // ---- a search for programs

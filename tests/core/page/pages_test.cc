@@ -175,7 +175,7 @@ TEST_F(Pages, FacetsNarrowTheSearch) {
                     .exact = false,
                     .over = 10'000},
                    {.field = QueryField::kUser, .values = {{"alice", 5}}}};
-  const std::string page = get("/?q=gmx+OR+vasp").body;
+  const std::string page = get("/?q=gmx+OR+vasp&narrow=1").body;
   EXPECT_THAT(page,
               AllOf(HasSubstr("href=\".?q=%28gmx%20OR%20vasp%29%20state%3AFAILED\">FAILED</a> 3"),
                     HasSubstr("&lt;odd&gt; one</a> 2"), HasSubstr("of the newest 10000"),
@@ -185,9 +185,12 @@ TEST_F(Pages, FacetsNarrowTheSearch) {
   EXPECT_FALSE(store_.asked_facets.visibility.all);
   const auto narrowed = query::parse("(gmx OR vasp) state:FAILED", Timestamp{});
   EXPECT_FALSE(narrowed.error);
-  EXPECT_THAT(get("/").body, HasSubstr("href=\".?q=state%3AFAILED\""));
+  EXPECT_THAT(get("/?narrow=1").body, HasSubstr("href=\".?q=state%3AFAILED\""));
+  EXPECT_THAT(get("/").body,
+              AllOf(HasSubstr("href=\".?q=&amp;narrow=1\""), Not(HasSubstr("Narrow it down"))));
   store_.can_count = false;
-  EXPECT_THAT(get("/").body, Not(HasSubstr("Narrow it down")));
+  EXPECT_THAT(get("/?narrow=1").body,
+              AllOf(HasSubstr("takes too long"), Not(HasSubstr("Narrow it down"))));
 }
 
 TEST_F(Pages, ASearchAsCsvHasAllItsPages) {
