@@ -12,16 +12,15 @@
 #include "core/cli/console.h"
 #include "core/cli/run_trend.h"
 #include "core/mail/summary.h"
+#include "core/query/usage_tables.h"
 
 namespace scriptorium::cli {
 
-// One run of a job, from the archive. The events are unchecked: other versions or programs may have
-// written them.
-struct JobReport {
-  nlohmann::ordered_json const* event =
-      nullptr;  // usage.job; null if there are only events of nodes
-  std::vector<nlohmann::ordered_json const*> nodes;  // usage.node
-};
+// One run of a job, from the archive.
+using JobReport = query::UsageEvents;
+using query::time_column;
+using query::time_text;
+using query::TimeColumn;
 
 // A row of the table.
 struct ReportedJob {
@@ -62,16 +61,6 @@ std::string owner_text(const nlohmann::ordered_json& usage_job);
 // The lines of a block `suggest`, by the most that `by` needed; "" if it has none.
 std::string suggestion_text(const nlohmann::ordered_json& suggest, const std::string& by,
                             const Console& console);
-// A time in RFC 3339 for people: "2026-11-21 09:00:00 CET".
-std::string time_text(const std::string& time);
-// A column of such times, in the reader's zone, which its title names. Where the clock was
-// changed between them, each cell names it instead.
-struct TimeColumn {
-  std::string title;
-  std::vector<std::string> cells;
-};
-TimeColumn time_column(const std::string& title, const std::vector<std::string>& times);
-
 // The summary in jobstats' format: "JS1:" and base64 of gzipped JSON; "JS1:Short" or "JS1:None"
 // without figures.
 std::string js1_of(const JobReport& job);

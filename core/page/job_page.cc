@@ -12,6 +12,7 @@
 #include "core/page/shown.h"
 #include "core/query/job_text.h"
 #include "core/query/unchecked_json.h"
+#include "core/query/usage_tables.h"
 
 namespace scriptorium::page {
 namespace {
@@ -79,14 +80,18 @@ List use_rows(const JobRow& job) {
   return rows;
 }
 
-// Of the newest run: its event has the sentences.
-List findings_of(const Searchable::Record& record) {
-  List list;
+// Of the newest run: its event has the sentences, steps and programs. Null: there is none, or it is
+// an array, whose tasks have theirs.
+Json usage_of(const Searchable::Record& record) {
   const auto last = std::find_if(record.later.rbegin(), record.later.rend(),
                                  [](const auto& event) { return event->kind == "usage.job"; });
-  if (last == record.later.rend() || (*last)->job.array) return list;
-  const Json extra = Json::parse((*last)->extra_json, nullptr, false);
-  for (const Json& finding : query::list_at(extra, {kUsage, "findings"})) {
+  if (last == record.later.rend() || (*last)->job.array) return {};
+  return Json::parse((*last)->extra_json, nullptr, false);
+}
+
+List findings_of(const Json& usage) {
+  List list;
+  for (const Json& finding : query::list_at(usage, {kUsage, "findings"})) {
     const std::string severity = query::text_at(finding, {"severity"});
     Values values;
     values.set("severity", severity == "critical" || severity == "warning" ? severity : "info");
@@ -94,6 +99,29 @@ List findings_of(const Searchable::Record& record) {
     list.push_back(std::move(values));
   }
   return list;
+}
+
+// Programs and steps.
+void add_table(List& tables, const char* title, const query::UsageTable& from) {
+  if (from.rows.empty()) return;
+  const auto cells_of = [&](const std::vector<std::string>& texts) {
+    List cells;
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      Values cell = text_value(texts[i]);
+      const bool is_number =
+          std::find(from.numbers.begin(), from.numbers.end(), i) != from.numbers.end();
+      cell.set("class", is_number ? "n" : "");
+      cells.push_back(std::move(cell));
+    }
+    return cells;
+  };
+  List rows;
+  for (const auto& row : from.rows) rows.push_back({"cells", cells_of(row)});
+  Values table;
+  table.set("title", title);
+  table.set("head", cells_of(from.head));
+  table.set("rows", rows);
+  tables.push_back(std::move(table));
 }
 
 // ---- facts
@@ -294,7 +322,12 @@ Values job_values(const std::vector<Searchable::Record>& records, const std::vec
   values.set("outcome", job.state ? Values(state_values(job)) : Values(false));
   values.set("notes", job_notes(record));
   set_list(values, "use", use_rows(job));
-  set_list(values, "findings", findings_of(record));
+  const Json usage = usage_of(record);
+  set_list(values, "findings", findings_of(usage));
+  List tables;
+  add_table(tables, "Programs", query::program_table({.event = &usage, .nodes = {}}));
+  add_table(tables, "Steps", query::step_table({.event = &usage, .nodes = {}}));
+  values.set("tables", tables);
   set_list(values, "failed_tasks", task_rows(query::failed_tasks(record)));
   std::vector<query::Task> tasks = query::tasks_of(record);
   values.set("task_count", std::to_string(tasks.size()));

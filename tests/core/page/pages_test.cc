@@ -305,6 +305,20 @@ TEST_F(Pages, FindingsAreThoseOfTheNewestRun) {
                     HasSubstr("<li class=\"info\">"), Not(HasSubstr("old sentence"))));
 }
 
+TEST_F(Pages, ARunHasItsProgramsAndSteps) {
+  Searchable::Record record = record_of("alice", "1");
+  Event use = test::make_event_value("1");
+  use.kind = "usage.job";
+  use.extra_json = R"({"usage": {"cpu": {"time_seconds": 100}, "programs": [
+      {"name": "<b>gmx", "cpu_seconds": 75, "processes": 2, "threads": 4}],
+      "steps": [{"name": "0", "elapsed_seconds": 30, "started_at": "2026-11-21T01:30:00Z"}]}})";
+  record.later.push_back(std::make_shared<const Event>(std::move(use)));
+  store_.records = {record};
+  EXPECT_THAT(get("/job/lab/1").body,
+              AllOf(HasSubstr("&lt;b&gt;gmx</td><td class=\"n\">1 min 15 s</td>"),
+                    HasSubstr("75 %</td>"), HasSubstr("STARTED (UTC)"), HasSubstr("30.0 s</td>")));
+}
+
 TEST_F(Pages, AnArrayOpensToItsTasks) {
   Searchable::Record record = record_of("alice", "1");
   record.job.runs = 2;
