@@ -497,11 +497,14 @@ void SegmentCheck::check_sums() {
   check_accounts();
   find_rows(
       "day", "is counted wrongly in daily",
-      "SELECT day FROM (SELECT (time - ((time % ?1) + ?1) % ?1) / ?1 AS day, cluster, "
-      "coalesce(user, 0) AS user, coalesce(account, 0) AS account, coalesce(partition, 0) AS "
-      "partition, flags & 1 AS verified, count(*) AS n FROM jobs GROUP BY 1, 2, 3, 4, 5, 6 UNION "
-      "ALL SELECT day, cluster, user, account, partition, verified, -jobs FROM daily WHERE jobs <> "
-      "0) GROUP BY day, cluster, user, account, partition, verified HAVING sum(n) <> 0",
+      std::string(
+          "SELECT day FROM (SELECT (time - ((time % ?1) + ?1) % ?1) / ?1 AS day, cluster, "
+          "coalesce(user, 0) AS user, coalesce(account, 0) AS account, coalesce(partition, 0) AS "
+          "partition, flags & 1 AS verified, count(*) AS n FROM jobs WHERE ") +
+          kIsJob +
+          " GROUP BY 1, 2, 3, 4, 5, 6 UNION ALL SELECT day, cluster, user, account, partition, "
+          "verified, -jobs FROM daily WHERE jobs <> "
+          "0) GROUP BY day, cluster, user, account, partition, verified HAVING sum(n) <> 0",
       kDay * kSecond);
   find_rows("chunk", "does not cover the time of its jobs",
             "SELECT j.chunk FROM (SELECT id / ?1 AS chunk, max(time) AS newest, min(time) AS "

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backends/catalog/field_lists.h"
+#include "backends/catalog/ingest_fields.h"
 #include "backends/catalog/names.h"
 #include "backends/catalog/rows.h"
 #include "backends/catalog/schema.h"
@@ -65,6 +66,60 @@ void add_runs(sqlite::Connection& db) {
   }
 }
 
+// Format 6 does not count what is not is_job().
+void count_jobs_only(sqlite::Connection& db) {
+  sqlite::Statement select(
+      db, std::string("SELECT (time - ((time % ?1) + ?1) % ?1) / ?1, cluster, coalesce(user, 0), "
+                      "coalesce(account, 0), coalesce(partition, 0), flags & 1, count(*) FROM jobs "
+                      "WHERE NOT ") +
+              kIsJob + " GROUP BY 1, 2, 3, 4, 5, 6");
+  sqlite::Statement update(db,
+                           "UPDATE daily SET jobs = jobs - ? WHERE day = ? AND cluster = ? AND "
+                           "user = ? AND account = ? AND partition = ? AND verified = ?");
+  select.bind(kDay * kSecond);
+  while (select.step()) {
+    update.run(select.integer(6), select.integer(0), select.integer(1), select.integer(2),
+               select.integer(3), select.integer(4), select.integer(5));
+  }
+}
+
+// Format 6 has in a job's row the account that its runs name.
+void add_named_accounts(sqlite::Connection& db) {
+  const std::string named = "account NOT NULL AND verified AND ended NOT NULL";
+  db.execute("ALTER TABLE outcomes ADD COLUMN account_named INTEGER");
+  db.execute(
+      "UPDATE outcomes SET account_named = (SELECT max(ended) FROM later WHERE job = "
+      "outcomes.job AND " +
+      named + ")");
+  std::vector<std::int64_t> jobs;
+  sqlite::Statement select(db,
+                           "SELECT DISTINCT j.id FROM later l JOIN jobs j ON j.id = l.job WHERE "
+                           "l.account NOT NULL AND l.verified AND l.ended NOT NULL AND l.account "
+                           "IS NOT j.account");
+  while (select.step()) jobs.push_back(select.integer(0));
+  NameReader texts(db);
+  NameWriter names(db);
+  RowReader reader(db);
+  RowWriter rows(db, names);
+  FieldWriter fields(db, names);
+  sqlite::Statement runs(db, std::string("SELECT ") + kRunColumns +
+                                 " FROM later WHERE job = ? AND " + named + " ORDER BY record");
+  for (const std::int64_t job : jobs) {
+    auto entry = reader.read_entry(job);
+    if (!entry) db.fail(entry.error());
+    if (!entry || !*entry) return;
+    JobRow& row = (*entry)->row;
+    fields.count(row, -1);
+    row.account_named_at.reset();
+    runs.bind(job);
+    while (runs.step()) take_account(row, *read_run(runs, 0, texts), row.runs > 0);
+    fields.count(row, 1);
+    fields.add(job, (*entry)->owner, row);
+    rows.update(**entry);
+  }
+  fields.flush();
+}
+
 }  // namespace
 
 bool convert_tables(sqlite::Connection& db, std::int64_t format) {
@@ -77,7 +132,9 @@ bool convert_tables(sqlite::Connection& db, std::int64_t format) {
     }
     // The lists of format 3 have no salt.
     if (format == 3) db.execute("DELETE FROM places");
-    add_runs(db);
+    if (format < 5) add_runs(db);
+    count_jobs_only(db);
+    add_named_accounts(db);
   }
   db.run("UPDATE meta SET value = ? WHERE key = 'format'", kFormat);
   return db.execute("COMMIT");

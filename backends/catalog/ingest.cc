@@ -40,6 +40,8 @@ void keep_outcome(const JobRow& from, JobRow& into) {
   into.lives = from.lives;
   into.runs = from.runs;
   into.failed_runs = from.failed_runs;
+  into.account_named_at = from.account_named_at;
+  if (from.account_named_at) into.account = from.account;
 }
 
 }  // namespace
@@ -279,7 +281,7 @@ void SegmentWriter::add_later(JobEntry& entry, const Event& event) {
   const JobRow before = entry.row;
   const auto run = join(entry.row, event);
   insert_later(entry, event, run);
-  if (entry.row.event_id.empty()) {
+  if (entry.row.event_id.empty() || entry.row.account != before.account) {
     rows_.update(entry);
     fields_.count(before, -1);
     fields_.count(entry.row, 1);

@@ -92,6 +92,7 @@ void FieldWriter::add(std::int64_t job, std::int64_t owner, const JobRow& row) {
 }
 
 void FieldWriter::count(const JobRow& row, std::int64_t jobs) {
+  if (!is_job(row)) return;
   const auto name = [&](QueryField field, const std::optional<std::string>& text) {
     return names_.id(name_field(field), text).value_or(0);
   };

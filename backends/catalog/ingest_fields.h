@@ -23,7 +23,7 @@ class FieldWriter {
 
   // A row is new or has changed.
   void add(std::int64_t job, std::int64_t owner, const JobRow& row);
-  // How many jobs a day has; before and after a change.
+  // How many jobs a day has; before and after a change. Of a row that is_job() only.
   void count(const JobRow& row, std::int64_t jobs);
   void flush();
   // After a rollback, and when another process may have changed the tables.

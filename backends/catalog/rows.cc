@@ -18,7 +18,7 @@ constexpr const char* kJobColumns =
 constexpr const char* kOutcomeColumns =
     "state, exit_code, exit_signal, started, ended, elapsed, cpu_seconds, cpus, cpu_ratio, "
     "memory_peak, memory_limit, gpus, gpu_ratio, time_limit, nodes, findings, lives, runs, "
-    "failed_runs";
+    "failed_runs, account_named";
 
 std::string with_prefix(std::string_view prefix, std::string_view columns) {
   std::string result;
@@ -124,6 +124,11 @@ void bind_outcome(sqlite::Statement& into, const JobEntry& entry, NameWriter& wr
             row.elapsed_seconds, row.cpu_seconds, row.cpus, row.cpu_ratio, row.memory_peak_bytes,
             row.memory_limit_bytes, row.gpus, row.gpu_ratio, row.time_limit_seconds, nodes,
             findings, row.lives, row.runs, row.failed_runs);
+  if (row.account_named_at) {
+    into.bind(row.account_named_at->nanoseconds / kSecond);
+  } else {
+    into.bind(nullptr);
+  }
 }
 
 // Reads the columns of a row one after the other.
@@ -149,6 +154,10 @@ class Columns {
     std::optional<std::int64_t> value;
     number(value);
     if (value) into = Timestamp{*value};
+  }
+  void seconds(std::optional<Timestamp>& into) {
+    time(into);
+    if (into) into->nanoseconds *= kSecond;
   }
   void real(std::optional<double>& into) {
     if (!from_.is_null(next_)) into = from_.real(next_);
@@ -198,6 +207,7 @@ void read_outcome(Columns& columns, JobRow& row) {
   columns.number(row.lives);
   columns.number(row.runs);
   columns.number(row.failed_runs);
+  columns.seconds(row.account_named_at);
 }
 
 // "9812 python3"

@@ -28,6 +28,16 @@ struct JobEntry {
   JobRow row;
 };
 
+// Whether a row is a job: it has a submission, or an event that describes a run. Otherwise it has
+// only readings of nodes, which do not say that their job is a task of an array: searches and sums
+// leave such a row out.
+inline bool is_job(const JobRow& row) {
+  return !row.event_id.empty() || row.lives > 0 || row.runs > 0;
+}
+// The same of a row of `jobs`.
+inline constexpr const char* kIsJob =
+    "(event NOT NULL OR EXISTS (SELECT 1 FROM outcomes WHERE outcomes.job = jobs.id))";
+
 // Reads rows. Names are cached, in bounded memory; an object is valid as long as no other process
 // may have rewritten the names (care does so when it erases), so make one for each read
 // transaction, or call forget().

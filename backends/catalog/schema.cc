@@ -41,13 +41,14 @@ CREATE TABLE jobs(
   script_size INTEGER, environment_size INTEGER, flags INTEGER NOT NULL, family INTEGER);
 CREATE INDEX jobs_job ON jobs(job);
 CREATE INDEX jobs_script ON jobs(script);
--- What later events said of a job. Times in nanoseconds, ratios from 0 to 1.
+-- What later events said of a job. Times in nanoseconds, ratios from 0 to 1. account_named: the end
+-- of the newest run that names an account, in seconds; NULL: jobs.account is the submission's.
 CREATE TABLE outcomes(
   job INTEGER PRIMARY KEY, state INTEGER, exit_code INTEGER, exit_signal INTEGER,
   started INTEGER, ended INTEGER, elapsed REAL, cpu_seconds REAL, cpus INTEGER, cpu_ratio REAL,
   memory_peak INTEGER, memory_limit INTEGER, gpus INTEGER, gpu_ratio REAL, time_limit INTEGER,
   nodes INTEGER, findings INTEGER, lives INTEGER NOT NULL, runs INTEGER NOT NULL,
-  failed_runs INTEGER NOT NULL);
+  failed_runs INTEGER NOT NULL, account_named INTEGER);
 -- The later events themselves, each once. event: the id's first 16 bytes. The others are of the run
 -- that a usage.job describes (rows.h), else NULL; ended: seconds, programs: "SHARE NAME" lines.
 CREATE TABLE later(job INTEGER NOT NULL, event BLOB NOT NULL, record INTEGER NOT NULL,

@@ -8,7 +8,7 @@
 #include "core/api/query.h"
 #include "core/base/result.h"
 
-// The catalog on disk, format 5:
+// The catalog on disk, format 6:
 //
 //   ROOT/catalog.db             which segments exist, and the families
 //   ROOT/segments/000001.db     the jobs that arrived in one period, with their contents and index
@@ -37,7 +37,7 @@
 // changed), never too little.
 namespace scriptorium::catalog {
 
-inline constexpr std::int64_t kFormat = 5;
+inline constexpr std::int64_t kFormat = 6;
 inline constexpr std::int64_t kOldestFormat = 2;
 inline constexpr std::size_t kBlockBytes = 64
                                            << 10;  // raw contents of a block, before it is sealed

@@ -16,12 +16,13 @@ namespace scriptorium::catalog {
 
 // Limits of what waits to be sealed in a segment, before compression; above them, owners whose
 // newest content is the oldest are sealed early, in smaller blocks. Every search reads the scripts
-// that wait. A record that waits takes twice the room of one in a small block. An environment that
-// waits is a short row beside the owner's first one, and small blocks of them take twice the room,
-// so they may wait until 2,000 owners have most of a block.
+// that wait, and no search reads records. An environment that waits is a short row beside the
+// owner's first one, and small blocks of them take twice the room, so they may wait until 2,000
+// owners have most of a block. A record that waits takes twice the room of one in a small block,
+// which is worth the packing that is saved.
 inline constexpr std::uint64_t kMostPendingScripts = 8 << 20;
 inline constexpr std::uint64_t kMostPendingEnvironments = 96 << 20;
-inline constexpr std::uint64_t kMostPendingRecords = 16 << 20;
+inline constexpr std::uint64_t kMostPendingRecords = 64 << 20;
 // A young block of an owner is packed once more together with what is sealed after it, unless it is
 // more than so many times as large: each content is then packed three or four times until its block
 // has kBlockBytes.

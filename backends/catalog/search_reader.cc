@@ -74,7 +74,8 @@ SearchReader::SearchReader(std::int64_t segment, std::unique_ptr<sqlite::Connect
       chunks_(*db_, "SELECT id, newest, oldest FROM chunks"),
       chunk_jobs_(*db_, std::string("SELECT ") + kRawColumns +
                             " FROM jobs WHERE id >= ?1 AND id < ?2 AND (?3 IS NULL OR owner IN "
-                            "(?3, ?4) OR event IS NULL) ORDER BY id DESC"),
+                            "(?3, ?4) OR event IS NULL) AND " +
+                            kIsJob + " ORDER BY id DESC"),
       script_jobs_(*db_, std::string("SELECT ") + kRawColumns +
                              " FROM jobs INDEXED BY jobs_script WHERE script = ? ORDER BY id DESC"),
       environments_(*db_,

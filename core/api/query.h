@@ -131,6 +131,8 @@ struct JobRow {
   std::optional<std::string> uid;
   std::optional<std::string> group;
   bool verified = false;  // only then may `user` grant access
+  // That of the newest run whose usage names one, else of the submission. Of an array, absent if
+  // the runs of its tasks name different ones.
   std::optional<std::string> account;
   std::optional<std::string> partition;
   std::optional<std::string> qos;
@@ -168,6 +170,8 @@ struct JobRow {
   // is that of one run: of the last that failed, else of the last.
   std::uint64_t runs = 0;
   std::uint64_t failed_runs = 0;
+  // The end of the newest run that names an account; absent: `account` is that of the submission.
+  std::optional<Timestamp> account_named_at;
 
   bool operator==(const JobRow&) const = default;
 };

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,7 +30,7 @@ using test_support::usage_event;
 
 constexpr std::int64_t kJobsOfASegment = 3;
 
-std::vector<Event> fixture_events() {
+std::vector<Event> fixture_events(int format) {
   std::vector<Event> events;
   for (int i = 1; i <= 5; ++i)
     events.push_back(
@@ -43,6 +44,19 @@ std::vector<Event> fixture_events() {
     use.job.array = JobArray{.job_id = "5", .task_id = std::to_string(task)};
     events.push_back(std::move(use));
   }
+  if (format < 5) return events;
+  // Before format 6 the row kept the account of its submission.
+  events.push_back(usage_event(events[2], "COMPLETED"));
+  events.back().job.account = "bio";
+  for (int task = 2; task < 4; ++task) {
+    Event use = usage_event(events[4], "COMPLETED", task);
+    use.job.array = JobArray{.job_id = "5", .task_id = std::to_string(task)};
+    use.job.account = task == 2 ? "bio" : "chem";
+    events.push_back(std::move(use));
+  }
+  // And it counted readings of a node whose job it did not know.
+  events.push_back(usage_event(job_at("99", 9), "COMPLETED"));
+  events.back().kind = "usage.node";
   return events;
 }
 
@@ -68,6 +82,15 @@ class CatalogFormatTest : public ::testing::Test {
     fs::copy(fs::path(SCRIPTORIUM_FIXTURES) / "catalog" / name, root, fs::copy_options::recursive);
     return root;
   }
+  // How many jobs each account has.
+  static std::map<std::string, std::uint64_t> accounts_of(Searchable& catalog) {
+    std::map<std::string, std::uint64_t> accounts;
+    const auto answer = catalog.search({.limit = 0, .facets = {QueryField::kAccount}});
+    EXPECT_TRUE(answer);
+    if (!answer) return accounts;
+    for (const auto& [value, jobs] : answer->facets.at(0).values) accounts[value] = jobs;
+    return accounts;
+  }
   static std::string problem_of(const Result<ConnectionPtr>& db) {
     return db ? "" : db.error().message();
   }
@@ -86,12 +109,12 @@ class CatalogFormatTest : public ::testing::Test {
 class CatalogOlderFormatTest : public CatalogFormatTest,
                                public ::testing::WithParamInterface<int> {};
 
-INSTANTIATE_TEST_SUITE_P(, CatalogOlderFormatTest, ::testing::Values(2, 3, 4));
+INSTANTIATE_TEST_SUITE_P(, CatalogOlderFormatTest, ::testing::Values(2, 3, 4, 5));
 
 TEST_P(CatalogOlderFormatTest, OpensWhatItWrote) {
   const std::string root = copy_of_fixture("format-" + std::to_string(GetParam()));
   const auto sink = open(root);
-  for (const Event& event : fixture_events()) {
+  for (const Event& event : fixture_events(GetParam())) {
     const auto fetched = sink->readable()->fetch(test::without_bytes(event));
     ASSERT_TRUE(fetched) << event.kind << " " << event.job.id << ": " << fetched.error().message();
     EXPECT_EQ(event_json(**fetched, {.exact_times = true}),
@@ -102,7 +125,7 @@ TEST_P(CatalogOlderFormatTest, OpensWhatItWrote) {
   const auto answer = sink->searchable()->search(request);
   ASSERT_TRUE(answer && answer->hits.size() == 1);
   EXPECT_EQ(answer->hits[0].job.id, "5");
-  EXPECT_EQ(answer->hits[0].job.runs, 2U);
+  EXPECT_EQ(answer->hits[0].job.runs, GetParam() < 5 ? 2U : 4U);
   EXPECT_EQ(answer->hits[0].job.failed_runs, 1U);
   request.query = test::field_query(QueryField::kSoftware, "torch");
   const auto users = sink->searchable()->search(request);
@@ -115,7 +138,11 @@ TEST_P(CatalogOlderFormatTest, OpensWhatItWrote) {
   std::size_t runs = 0;
   const auto problems = sink->searchable()->runs({}, [&](const JobRun& /*run*/) { ++runs; });
   ASSERT_TRUE(problems);
-  EXPECT_EQ(runs, 3U);
+  EXPECT_EQ(runs, GetParam() < 5 ? 3U : 6U);
+  using Accounts = std::map<std::string, std::uint64_t>;
+  const Accounts accounts = accounts_of(*sink->searchable());
+  EXPECT_EQ(accounts,
+            GetParam() < 5 ? Accounts({{"chem", 5}}) : Accounts({{"bio", 1}, {"chem", 3}}));
   deliver(*sink, job_at("6", 6));  // and it takes more
   const auto report = Maintenance(config_, clock_).check({});
   ASSERT_TRUE(report);
@@ -159,7 +186,7 @@ TEST_F(CatalogFormatTest, ADamagedSegmentOfAnOlderCatalogIsLeftOutAndCanBeRebuil
           .seekp((page - 1) * 4096)
       << std::string(64, '\xff');
   const auto sink = open(root);
-  deliver(*sink, usage_event(fixture_events()[0], "FAILED"));  // of a job that is in the segment
+  deliver(*sink, usage_event(fixture_events(2)[0], "FAILED"));  // of a job that is in the segment
   EXPECT_EQ(log_.count("CATALOG_SEGMENT_DAMAGED"), 1U);
   sink->stop(SteadyTime::max());
   Maintenance care(config_, clock_);
@@ -171,7 +198,7 @@ TEST_F(CatalogFormatTest, ADamagedSegmentOfAnOlderCatalogIsLeftOutAndCanBeRebuil
   ASSERT_EQ(report->findings.size(), 1U);
   EXPECT_NE(report->findings[0].problem.find("was kept"), std::string::npos);
   const auto again = open(root);
-  EXPECT_TRUE(again->readable()->fetch(test::without_bytes(fixture_events()[0])));
+  EXPECT_TRUE(again->readable()->fetch(test::without_bytes(fixture_events(2)[0])));
 }
 
 // As after a crash between the two steps that end the rewriting of a segment.
@@ -208,7 +235,7 @@ TEST_F(CatalogFormatTest, DISABLED_WritesTheFixture) {
   const char* into = std::getenv("SCRIPTORIUM_FIXTURE");
   ASSERT_NE(into, nullptr);
   const auto sink = open(into);
-  for (const Event& event : fixture_events()) deliver(*sink, event);
+  for (const Event& event : fixture_events(static_cast<int>(kFormat))) deliver(*sink, event);
   sink->stop(SteadyTime::max());
 }
 

@@ -61,6 +61,7 @@ JobRow full_row() {
   row.nodes = {"n1", "n2"};
   row.findings = {"cpu_low"};
   row.lives = 2;
+  row.account_named_at = Timestamp{1'795'224'999'000'000'000};
   return row;
 }
 
@@ -72,10 +73,10 @@ bool same(const JobRow& a, const JobRow& b) {
          a.account == b.account && a.partition == b.partition && a.qos == b.qos &&
          a.work_dir == b.work_dir && a.interpreter == b.interpreter &&
          a.directives == b.directives && a.modules == b.modules && a.software == b.software &&
-         a.script_sha256 == b.script_sha256 && a.script_size == b.script_size &&
-         a.environment_size == b.environment_size && a.complete == b.complete &&
-         a.redacted == b.redacted && a.family == b.family && a.state == b.state &&
-         a.exit_code == b.exit_code && a.exit_signal == b.exit_signal &&
+         a.account_named_at == b.account_named_at && a.script_sha256 == b.script_sha256 &&
+         a.script_size == b.script_size && a.environment_size == b.environment_size &&
+         a.complete == b.complete && a.redacted == b.redacted && a.family == b.family &&
+         a.state == b.state && a.exit_code == b.exit_code && a.exit_signal == b.exit_signal &&
          a.started_at == b.started_at && a.ended_at == b.ended_at &&
          a.elapsed_seconds == b.elapsed_seconds && a.cpu_seconds == b.cpu_seconds &&
          a.cpus == b.cpus && a.cpu_ratio == b.cpu_ratio &&

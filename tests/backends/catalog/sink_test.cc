@@ -296,6 +296,46 @@ TEST_F(CatalogSinkTest, TasksOfAnArrayAreRunsOfItsOneJobInAnyOrder) {
   }
 }
 
+// The node knows the task's own number, and not that it is one of an array.
+Event node_event(const Event& task) {
+  Event event = task;
+  event.kind = "usage.node";
+  event.job.array.reset();
+  event.user.verified = false;
+  event.id = event_id(std::vector<std::string_view>{task.id, "node"});
+  return event;
+}
+
+TEST_F(CatalogSinkTest, ReadingsOfNodesOfTasksAreKeptAndAreNoJobsOfTheirOwn) {
+  Event array = job_at("900", 0);
+  array.job.array = JobArray{.job_id = "900", .task_spec = "0-1"};
+  const Event task = task_event(array, 0, "COMPLETED");
+  const Event node = node_event(task);
+  const Event late = node_event(task_event(array, 1, "COMPLETED"));
+  const Event job = job_at("7", 0);  // of which the node says something before its script comes
+  const Event node_of_job = node_event(usage_event(job, "COMPLETED"));
+  const Event lost = usage_event(job_at("8", 0), "COMPLETED");  // whose script never comes
+  const auto expect_jobs = [&](const std::set<std::string>& expected) {
+    std::set<std::string> found;
+    const auto answer = sink().searchable()->search({.count = true, .facets = {QueryField::kUser}});
+    ASSERT_TRUE(answer && answer->count);
+    for (const auto& hit : answer->hits) found.insert(hit.job.id);
+    EXPECT_EQ(found, expected);
+    EXPECT_EQ(answer->count->jobs, expected.size());
+    for (const Event* event : {&node, &node_of_job}) expect_fetched(*event);
+    expect_sound();
+  };
+  ASSERT_NO_FATAL_FAILURE(
+      deliver({shared(array), shared(node), shared(node_of_job), shared(node_event(lost))}));
+  expect_jobs({"900"});
+  ASSERT_NO_FATAL_FAILURE(deliver({shared(task), shared(late), shared(job), shared(lost)}));
+  expect_jobs({"7", "8", "900"});
+  sink().stop(SteadyTime::max());
+  EXPECT_EQ(test_support::move_all_segments(config_.root), "");
+  restart();
+  expect_jobs({"7", "8", "900"});
+}
+
 TEST_F(CatalogSinkTest, UseJoinsTheSubmissionOfItsTimeIfAnIdIsUsedTwice) {
   const Event first = job_at("7", 0);
   const Event second = job_at("7", 86'400, "#!/bin/sh\nsecond\n");

@@ -90,7 +90,7 @@ TEST(VisibilityTest, OfUseWithoutAScriptTheUseSaysWhoseItIs) {
   EXPECT_FALSE(is_visible(*claimed_run, kAlice));
 }
 
-TEST(VisibilityTest, WhatTheSchedulerSaysLastOfARunsAccountDecidesWhoSeesTheRun) {
+TEST(VisibilityTest, WhatTheSchedulerSaysLastOfARunsAccountDecidesWhoSeesTheRunAndTheJob) {
   Event use = test::make_event_value("4711");
   JobRow job = row_of(use);
   use.kind = "usage.job";
@@ -100,7 +100,10 @@ TEST(VisibilityTest, WhatTheSchedulerSaysLastOfARunsAccountDecidesWhoSeesTheRun)
   ASSERT_TRUE(run);
   run->cluster = "lab";
   EXPECT_FALSE(is_visible(*run, kChem));
-  EXPECT_TRUE(is_visible(*run, {.all = false, .users = {}, .accounts = {{"lab", "bio"}}}));
+  const Visibility bio{.all = false, .users = {}, .accounts = {{"lab", "bio"}}};
+  EXPECT_TRUE(is_visible(*run, bio));
+  EXPECT_FALSE(is_visible(job, kChem));
+  EXPECT_TRUE(is_visible(job, bio));
 }
 
 // Keeps the visibility of the last call.

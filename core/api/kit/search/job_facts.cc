@@ -326,18 +326,32 @@ std::optional<JobRun> join(JobRow& row, const Event& later) {
   if (row.event_id.empty()) {
     if (row.id.empty()) take_key(row, later);
     row.id = owning_job_id(later);
+    auto account = std::move(row.account);
     take_owner(row, later);
+    if (row.account_named_at) row.account = std::move(account);
   }
   const auto started = either(time_at(job, "started_at"), time_at(usage, "started_at"));
   const auto ended = either(time_at(job, "ended_at"), time_at(usage, "ended_at"));
   std::optional<JobRun> run;
   if (later.kind == "usage.job" && ended) run = run_of(later, usage, started, *ended);
+  if (run) take_account(row, *run, later.job.array.has_value());
   if (later.job.array) {
     join_task(row, job, usage, started, ended);
   } else {
     join_life(row, job, usage, started, ended);
   }
   return run;
+}
+
+void take_account(JobRow& row, const JobRun& run, bool is_task) {
+  if (!run.account || !run.verified) return;
+  const bool is_newest = !row.account_named_at || run.ended_at >= *row.account_named_at;
+  if (is_task && row.account_named_at && row.account != run.account) {
+    row.account.reset();
+  } else if (is_task || is_newest) {
+    row.account = run.account;
+  }
+  if (is_newest) row.account_named_at = run.ended_at;
 }
 
 std::pair<std::string_view, std::string_view> software_parts(std::string_view item) noexcept {

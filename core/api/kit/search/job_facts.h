@@ -17,13 +17,19 @@ JobRow row_of(const Event& submission);
 
 // Adds what a later event says: usage.job (state, exit, times, use, findings; the newest `ended_at`
 // wins), and job.life in the same members. A kind or member that is not known changes nothing. A
-// row that has no submission yet (event_id "") also takes name, owner and account from it.
+// row that has no submission yet (event_id "") also takes name, owner and account from it. Of any
+// row, the account becomes that of the run, see take_account().
 // `lives` counts the lives that were joined. Events with equal starts or equal ends describe one
 // life; of an older life than the newest, each must be joined once. A task of an array is counted
 // in `runs` instead.
 //
 // Returns the run that a usage.job describes, without its modules; nothing if it has no end.
 std::optional<JobRun> join(JobRow& row, const Event& later);
+
+// Gives a row the account of one of its runs, if the run names one and its owner is verified: of
+// the run that ended last, in whichever order they come. Of an array, whose tasks have one row, all
+// runs must name the same one; otherwise the row has none.
+void take_account(JobRow& row, const JobRun& run, bool is_task);
 
 // Whether the scheduler says that the job ended badly, and not because somebody wanted it to end.
 bool is_failure(const std::optional<std::string>& state) noexcept;

@@ -17,7 +17,7 @@
 namespace scriptorium {
 namespace {
 
-static_assert(kPluginAbiVersion == 12,
+static_assert(kPluginAbiVersion == 13,
               "the version was raised: check the numbers below, then this one");
 
 constexpr const char* kRemedy =
