@@ -5,18 +5,12 @@
 
 #include <utility>  // before Asio 1.74, which needs it
 
-#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/generic/stream_protocol.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/asio/thread_pool.hpp>
 #include <boost/beast/core/basic_stream.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
 #include <boost/system/system_error.hpp>
-#include <cerrno>
 #include <ctime>
 #include <deque>
 #include <map>
@@ -24,25 +18,22 @@
 #include <set>
 #include <string>
 #include <system_error>
-#include <thread>
 #include <tuple>
 #include <vector>
 
 #include "core/base/text.h"
-#include "core/base/thread_name.h"
 #include "core/base/thrown.h"
+#include "core/serve/door.h"
 
 namespace scriptorium::page {
 namespace {
 
 namespace asio = boost::asio;
+using serve::Door;
 namespace beast = boost::beast;
 namespace http = boost::beast::http;
 using boost::system::error_code;
 using Stream = beast::basic_stream<asio::generic::stream_protocol>;
-
-// After accept() failed, for example because no descriptor was free.
-constexpr std::chrono::milliseconds kAcceptPause{100};
 
 // What browsers may do with the pages: show them, with our own style sheet, in no frame.
 constexpr const char* kContentSecurity =
@@ -50,15 +41,19 @@ constexpr const char* kContentSecurity =
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'";
 
-std::optional<uid_t> peer_of(int socket) {
-  int family = 0;
+int family_of(int socket) {
+  int family = AF_UNSPEC;
   socklen_t size = sizeof family;
-  if (::getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &family, &size) != 0 || family != AF_UNIX)
-    return std::nullopt;
+  ::getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &family, &size);
+  return family;
+}
+
+std::optional<uid_t> peer_of(int socket) {
   ucred peer{};
-  size = sizeof peer;
-  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return std::nullopt;
-  return peer.uid;
+  socklen_t size = sizeof peer;
+  const bool is_known = family_of(socket) == AF_UNIX &&
+                        ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0;
+  return is_known ? std::optional(peer.uid) : std::nullopt;
 }
 
 std::string http_date() {
@@ -115,44 +110,32 @@ std::optional<Response> refusal_of(const Parser& parser) {
 
 }  // namespace
 
-// Everything but `answer` runs in `thread_`.
+// Everything but `answer` runs in the thread of `door_`.
 class Server::Impl {
  public:
   Impl(UniqueFd listening, Service service, Logger& log)
       : service_(std::move(service)),
         log_(log),
-        workers_(service_.limits.queries),
-        door_(io_, listening.release()),
-        pause_(io_) {}
+        door_(std::move(listening), service_.limits.queries,
+              {"page", "PAGE_FAILED", "a request was dropped"}, log) {}
 
   void start() {
-    accept_next();
-    thread_ = std::jthread([this] {
-      name_thread("page");
-      run();
-    });
+    door_.start([this](UniqueFd fd) { take(std::move(fd)); });
   }
 
   void stop() {
-    if (!thread_.joinable()) return;
-    asio::post(io_, [this] {
-      stopping_ = true;
-      door_.close();
-      pause_.cancel();
+    door_.stop([this] {
       for (const ClientRef& client : std::set<ClientRef>(clients_)) end(client);
       stop_.request_stop();  // after that, so that nobody gets a page that it cut short
     });
-    workers_.join();
-    idle_.reset();
-    thread_.join();
   }
 
  private:
   enum class Doing { kReading, kWaiting, kWriting };
   struct Client {
-    Client(asio::io_context& io, int fd, int family)
-        : stream(io.get_executor()), peer(peer_of(fd)) {
-      stream.socket().assign(asio::generic::stream_protocol(family, 0), fd);
+    Client(asio::io_context& io, UniqueFd fd) : stream(io.get_executor()), peer(peer_of(fd.get())) {
+      const asio::generic::stream_protocol protocol(family_of(fd.get()), 0);
+      stream.socket().assign(protocol, fd.release());
     }
 
     Stream stream;
@@ -186,42 +169,11 @@ class Server::Impl {
     std::size_t bytes = 0;
   };
 
-  // Returns when everything is closed and no worker has anything to post.
-  void run() noexcept {
-    for (bool ended = false; !ended;) {
-      try {
-        io_.run();
-        ended = true;
-      } catch (...) {  // out of memory
-        log_.warning("PAGE_FAILED", "a request was dropped", {{"reason", thrown_text()}});
-      }
-    }
-  }
-
   // ---- connections
 
-  void accept_next() {
-    if (stopping_) return;
-    door_.async_wait(asio::posix::stream_descriptor::wait_read, [this](const error_code& error) {
-      if (!error) accept();
-    });
-  }
-
-  void accept() {
-    sockaddr_storage address{};
-    socklen_t size = sizeof address;
-    UniqueFd fd(::accept4(door_.native_handle(), reinterpret_cast<sockaddr*>(&address), &size,
-                          SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!fd && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
-      pause_.expires_after(kAcceptPause);
-      return pause_.async_wait([this](const error_code& error) {
-        if (!error) accept_next();
-      });
-    }
-    accept_next();
-    if (!fd || !make_room()) return;
-    const auto client = std::make_shared<Client>(io_, fd.get(), address.ss_family);
-    std::ignore = fd.release();
+  void take(UniqueFd fd) {
+    if (!make_room()) return;
+    const auto client = std::make_shared<Client>(door_.io(), std::move(fd));
     clients_.insert(client);
     read(client);
   }
@@ -338,7 +290,7 @@ class Server::Impl {
 
   void make_page(Question question) {
     const SteadyTime deadline = std::chrono::steady_clock::now() + service_.limits.query;
-    asio::post(workers_, [this, question = std::move(question), deadline]() mutable {
+    asio::post(door_.workers(), [this, question = std::move(question), deadline]() mutable {
       std::optional<Response> response;
       try {
         response = service_.answer(question.request, stop_.get_token(), deadline);
@@ -346,7 +298,7 @@ class Server::Impl {
         log_.warning("PAGE_FAILED", "a page could not be made; its reader is disconnected",
                      {{"reason", thrown_text()}});
       }
-      asio::post(io_,
+      asio::post(door_.io(),
                  [this, question = std::move(question), response = std::move(response)]() mutable {
                    answered(question, std::move(response));
                  });
@@ -429,19 +381,13 @@ class Server::Impl {
 
   Service service_;
   Logger& log_;
-  asio::io_context io_{1};
-  asio::executor_work_guard<asio::io_context::executor_type> idle_{io_.get_executor()};
-  asio::thread_pool workers_;
-  asio::posix::stream_descriptor door_;
-  asio::steady_timer pause_;
+  Door door_;
   std::stop_source stop_;
   std::set<ClientRef> clients_;
   std::deque<Question> waiting_;
   std::size_t running_ = 0;
   std::map<std::string, Person> persons_;
   std::size_t waiting_bytes_ = 0;
-  bool stopping_ = false;
-  std::jthread thread_;
 };
 
 Server::Server(UniqueFd listening, Service service, Logger& log) try

@@ -6,30 +6,25 @@
 #include <algorithm>
 #include <array>
 #include <boost/asio/buffer.hpp>
-#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/thread_pool.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/system/system_error.hpp>
-#include <cerrno>
 #include <deque>
 #include <map>
 #include <memory>
 #include <set>
 #include <stop_token>
 #include <system_error>
-#include <thread>
 #include <tuple>
 #include <utility>
 
 #include "core/base/guarded.h"
-#include "core/base/thread_name.h"
 #include "core/base/thrown.h"
 #include "core/serve/answer.h"
+#include "core/serve/door.h"
 #include "core/serve/protocol.h"
 
 namespace scriptorium::serve {
@@ -38,9 +33,6 @@ namespace {
 namespace asio = boost::asio;
 using boost::system::error_code;
 using Socket = asio::local::stream_protocol::socket;
-
-// After accept() failed, for example because no descriptor was free.
-constexpr std::chrono::milliseconds kAcceptPause{100};
 
 uid_t peer_of(int socket) {
   ucred peer{};
@@ -51,38 +43,26 @@ uid_t peer_of(int socket) {
 
 }  // namespace
 
-// Everything but find_caller, record and the stores runs in `thread_`, so that only a client's
-// queue needs a lock.
+// Everything but find_caller, record and the stores runs in the thread of `door_`, so that only a
+// client's queue needs a lock.
 class Server::Impl {
  public:
   Impl(UniqueFd listening, Service service, Logger& log)
       : service_(std::move(service)),
         log_(log),
-        workers_(service_.limits.queries),
-        door_(io_, listening.release()),
-        pause_(io_) {
+        door_(std::move(listening), service_.limits.queries,
+              {"serve", "SERVE_FAILED", "a question was dropped"}, log) {
     if (!service_.peer) service_.peer = peer_of;
   }
 
   void start() {
-    accept_next();
-    thread_ = std::jthread([this] {
-      name_thread("serve");
-      run();
-    });
+    door_.start([this](UniqueFd fd) { welcome(std::move(fd)); });
   }
 
   void stop() {
-    if (!thread_.joinable()) return;
-    asio::post(io_, [this] {
-      stopping_ = true;
-      door_.close();
-      pause_.cancel();
+    door_.stop([this] {
       for (const ClientRef& client : std::set<ClientRef>(clients_)) end(client);
     });
-    workers_.join();
-    idle_.reset();
-    thread_.join();
   }
 
  private:
@@ -117,38 +97,7 @@ class Server::Impl {
     std::string bytes;
   };
 
-  // Returns when everything is closed and no worker has anything to post.
-  void run() noexcept {
-    for (bool ended = false; !ended;) {
-      try {
-        io_.run();
-        ended = true;
-      } catch (...) {  // out of memory
-        log_.warning("SERVE_FAILED", "a question was dropped", {{"reason", thrown_text()}});
-      }
-    }
-  }
-
   // ---- connections
-
-  void accept_next() {
-    if (stopping_) return;
-    door_.async_wait(asio::posix::stream_descriptor::wait_read, [this](const error_code& error) {
-      if (!error) accept();
-    });
-  }
-
-  void accept() {
-    UniqueFd fd(::accept4(door_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!fd && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
-      pause_.expires_after(kAcceptPause);
-      return pause_.async_wait([this](const error_code& error) {
-        if (!error) accept_next();
-      });
-    }
-    accept_next();
-    if (fd) welcome(std::move(fd));
-  }
 
   // False if every connection is in use; else there is room now.
   bool make_room() {
@@ -177,7 +126,7 @@ class Server::Impl {
       return;
     }
     ++connections_of_[uid];
-    const auto client = std::make_shared<Client>(io_, fd.release(), uid);
+    const auto client = std::make_shared<Client>(door_.io(), fd.release(), uid);
     clients_.insert(client);
     push(*client, frames_of(encode(Reply{.kind = Reply::Kind::kHello})).front());
     write(client);
@@ -268,8 +217,8 @@ class Server::Impl {
     client->query_end.async_wait([stop = client->stop](const error_code& error) mutable {
       if (!error) stop.request_stop();
     });
-    asio::post(workers_, [this, question = std::move(question), deadline,
-                          stop = client->stop.get_token()]() mutable {
+    asio::post(door_.workers(), [this, question = std::move(question), deadline,
+                                 stop = client->stop.get_token()]() mutable {
       const ClientRef of = question.client;
       bool done = false;
       try {
@@ -279,7 +228,7 @@ class Server::Impl {
         log_.warning("SERVE_FAILED", "a question could not be answered; its client is disconnected",
                      {{"reason", thrown_text()}});
       }
-      asio::post(io_, [this, of, done] {
+      asio::post(door_.io(), [this, of, done] {
         if (!done) end(of);
         answered(of);
       });
@@ -341,7 +290,7 @@ class Server::Impl {
           });
       if (!is_taken || !push(*client, std::move(frame)))
         return Error{ErrorKind::kTransient, "the client does not take its answer"};
-      asio::post(io_, [this, client] { write(client); });
+      asio::post(door_.io(), [this, client] { write(client); });
     }
     return {};
   }
@@ -385,18 +334,12 @@ class Server::Impl {
 
   Service service_;
   Logger& log_;
-  asio::io_context io_{1};
-  asio::executor_work_guard<asio::io_context::executor_type> idle_{io_.get_executor()};
-  asio::thread_pool workers_;
-  asio::posix::stream_descriptor door_;
-  asio::steady_timer pause_;
+  Door door_;
   std::set<ClientRef> clients_;
   std::map<uid_t, std::size_t> connections_of_;
   std::deque<Question> waiting_;
   std::size_t running_ = 0;
   std::map<uid_t, std::size_t> running_of_;
-  bool stopping_ = false;
-  std::jthread thread_;
 };
 
 Server::Server(UniqueFd listening, Service service, Logger& log) try
