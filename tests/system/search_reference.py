@@ -33,6 +33,17 @@ def run_that_counts(runs):
     return max(failed or runs, key=lambda run: run["job"]["ended_at"])
 
 
+def account_of(submission, runs):
+    """The one that the newest run names, if its owner is verified; all of an array's must agree."""
+    named = [run for run in runs if run["job"].get("account") and run["user"]["verified"]]
+    accounts = {run["job"]["account"] for run in named}
+    if not named:
+        return submission.get("account")
+    if any("array" in run["job"] for run in named):
+        return accounts.pop() if len(accounts) == 1 else None
+    return max(named, key=lambda run: run["job"]["ended_at"])["job"]["account"]
+
+
 class Job:
     """`values`: texts of each field; `numbers`: what can be in a range, `percents` likewise."""
 
@@ -47,7 +58,7 @@ class Job:
         self.values = {
             "job": [self.id], "name": [job.get("name")],
             "user": [user.get("name")],
-            "account": [job.get("account")], "partition": [job.get("partition")],
+            "account": [account_of(job, runs)], "partition": [job.get("partition")],
             "qos": [job.get("qos")], "workdir": [job.get("work_dir")],
             "cluster": [event["cluster"]], "scheduler": [event["scheduler"]],
             "interpreter": [about.get("interpreter")],
@@ -108,7 +119,7 @@ def read_jobs(archive, usage):
         of = run["job"].get("array", {}).get("job_id", run["job"]["id"])
         runs.setdefault(of, []).append(run)
     return {name: Job(archive.metadata(name), (archive.path / f"{name}.sh").read_bytes(),
-                      (archive.path / f"{name}.env").read_bytes(), runs.get(name))
+                      (archive.path / f"{name}.env").read_bytes(), runs.get(name, []))
             for name in archive.scripts()}
 
 
