@@ -10,6 +10,7 @@ import concurrent.futures
 import os
 import pathlib
 import platform
+import re
 import shutil
 import signal
 import subprocess
@@ -49,6 +50,12 @@ def need(*tools, root=False):
         pytest.skip(f"not installed: {' '.join(missing)}; ./quickstart install ci")
     if root and os.geteuid() != 0:
         pytest.skip("run this as root: a package is installed in a root of its own (chroot)")
+
+
+def skip_without_mirror(message):
+    """Where `message` of apt or mmdebstrap says so."""
+    if re.search("Could not resolve|Could not connect|Cannot initiate", message):
+        pytest.skip(f"Debian's mirror cannot be reached: {message.strip().splitlines()[-1]}")
 
 
 @pytest.fixture(scope="session")
@@ -151,9 +158,14 @@ class Root:
     def apt_install(self, *names):
         # The root's lists may be older than the mirror's files. A configuration that was edited and
         # is another one in the new version stays as it is, which is dpkg's default, unasked.
-        self.run("sh", "-c", 'install() { apt-get install -y --no-install-recommends -o '
+        command = ("sh", "-c", 'install() { apt-get install -y --no-install-recommends -o '
                              'Dpkg::Use-Pty=0 -o Dpkg::Options::=--force-confold "$@"; }; '
-                 'install "$@" || { apt-get update && install "$@"; }', "sh", *names)
+                   'install "$@" || { apt-get update && install "$@"; }', "sh", *names)
+        result = self.try_run(*command)
+        if result.returncode != 0:
+            skip_without_mirror(result.stderr)
+            pytest.fail(f"apt-get install {' '.join(names)}: exit {result.returncode}\n"
+                        f"{result.stdout[-4000:]}\n{result.stderr[-4000:]}")
 
     def everything(self):
         """Every path but those in which apt and dpkg keep their own books."""
@@ -291,10 +303,7 @@ def root_archive(name):
                                 stdin=subprocess.DEVNULL, timeout=1200)
         if result.returncode != 0:
             unfinished.unlink(missing_ok=True)
-            if "Could not resolve" in result.stderr or "Could not connect" in result.stderr \
-        or "Cannot initiate" in result.stderr:
-                pytest.skip("Debian's mirror cannot be reached: "
-                            + result.stderr.strip().splitlines()[-1])
+            skip_without_mirror(result.stderr)
             pytest.fail(f"mmdebstrap: exit {result.returncode}\n{result.stderr[-3000:]}")
         unfinished.rename(archive)
     return archive

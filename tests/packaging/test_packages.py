@@ -97,6 +97,18 @@ def test_both_sorts_of_packages_hold_the_same_files(packages):
         assert deb(name) - own == rpm(name.replace("-dev", "-devel")) - own
 
 
+def test_the_web_servers_configurations_can_be_copied_from_where_the_page_names_them(packages):
+    need("dpkg-deb", "rpm")
+    (deb,) = packages.glob("scriptorium-web_*.deb")
+    (rpm,) = packages.glob("scriptorium-web-*.rpm")
+    in_deb = {line.split()[5].lstrip(".")
+              for line in run("dpkg-deb", "-c", deb).stdout.splitlines()}
+    in_rpm = set(run("rpm", "-qpl", rpm).stdout.split())
+    shipped = {f"/usr/share/doc/scriptorium-web/{file.name}"
+               for file in (ROOT / "packaging" / "web").iterdir()}
+    assert len(shipped) == 3 and shipped <= in_deb and shipped <= in_rpm, (shipped, in_deb, in_rpm)
+
+
 def test_a_configuration_that_was_edited_is_the_sites(packages):
     need("dpkg-deb", "rpm")
     every = set()
@@ -169,7 +181,8 @@ def test_as_installed_it_passes_its_check_and_archives_a_spool(packages, clean_r
         == "/usr/sbin/nologin"
     assert root.file("/var/lib/scriptorium").stat().st_mode & 0o777 == 0o750
     # The units are installed and not enabled.
-    for unit in ("scriptorium.service", "scriptorium-web.service", "scriptorium-web.socket"):
+    for unit in ("scriptorium.service", "scriptorium-web.service", "scriptorium-web.socket",
+                 "scriptorium-page.socket"):
         assert root.file(f"/lib/systemd/system/{unit}").exists()
     assert not list(root.file("/etc/systemd/system").rglob("scriptorium*"))
     assert passwd["scriptorium-web"][6] == "/usr/sbin/nologin"

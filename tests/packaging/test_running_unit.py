@@ -408,9 +408,10 @@ class QueryService:
 
     JOBS = {"alice": 11, "bob": 12}
 
-    def __init__(self, service, packages):
+    def __init__(self, service, packages, options=""):
+        """`options` are further lines of [serve]."""
         self.service, self.root = service, service.root
-        self.root.install(packages, "scriptorium-web")
+        self.install(packages)
         folder, submitted = self.root.file("/opt/slurm"), int(time.time()) - 60
         folder.mkdir()
         slurm, spool = FakeSlurm(folder), harness.Spool(service.spool)
@@ -423,10 +424,14 @@ class QueryService:
                 queue.write(f"{job}|{job}|N/A|{uid}|{uid}|{submitted}|N/A|N/A|0|PD|1|"
                             f"law@normal@cpu@/tmp@job_{job}@\n")
         service.configure(CONFIG.replace('resolve = "none"', 'squeue = "/opt/slurm/squeue"')
-                          + '[sink.catalog]\nroot = "/var/lib/scriptorium-catalog"\n[serve]\n')
+                          + '[sink.catalog]\nroot = "/var/lib/scriptorium-catalog"\n[serve]\n'
+                          + options)
         service.start()
         wait_for(lambda: service.status()["sinks"]["catalog"]["acknowledged_total"] == 2,
                  lambda: f"the catalog has both jobs\n{service.log()}", step=0.1)
+
+    def install(self, packages):
+        self.root.install(packages, "scriptorium-web")
 
     def ask(self, user, *command):
         return self.root.try_run("runuser", "-u", user, "--", "scriptorium", *command)
