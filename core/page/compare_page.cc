@@ -114,8 +114,9 @@ Values compare_values(const Searchable::Record& before, const Searchable::Record
                       const std::string& root) {
   const query::Comparison comparison = query::compare(before, after);
   Values values;
-  values.set("title",
-             "From job " + printable(before.job.id) + " to job " + printable(after.job.id));
+  const std::string name = query::shown(after.job.name);
+  values.set("title", (name.empty() ? "From job " : name + ": from job ") +
+                          printable(before.job.id) + " to job " + printable(after.job.id));
   values.set("old", head_of(before.job, root));
   values.set("new", head_of(after.job, root));
   values.set("outcome", fact_rows(comparison.outcome));

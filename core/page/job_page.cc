@@ -43,13 +43,17 @@ Values state_values(const JobRow& job) {
 
 // ---- request and use
 
-void add_use(List& rows, const std::string& what, const std::string& asked, const std::string& used,
-             const std::optional<double>& ratio) {
+// What is at its limit is a warning, or what is hardly used.
+enum class Good : std::uint8_t { kBelowLimit, kUsed };
+
+void add_use(List& rows, const std::string& what, Good good, const std::string& asked,
+             const std::string& used, const std::optional<double>& ratio) {
   if (asked.empty() && used.empty() && !ratio) return;
   Values row;
   row.set("what", what);
   row.set("asked", asked);
   row.set("used", used);
+  row.set("limit", good == Good::kBelowLimit);
   row.set("share", ratio.has_value());
   row.set("percent", ratio ? std::to_string(std::lround(*ratio * 100)) : std::string{});
   rows.push_back(std::move(row));
@@ -65,18 +69,22 @@ std::optional<double> as_double(const std::optional<Number>& number) {
 
 List use_rows(const JobRow& job) {
   List rows;
+  if (job.runs > 0) return rows;  // an array's row has the figures of one task
   const auto count = [](const auto& n) { return n ? std::to_string(*n) : std::string{}; };
   const auto bytes = [](const auto& n) { return n ? format_bytes(*n) : std::string{}; };
   const auto seconds = [](const auto& n) {
     return n ? format_seconds(static_cast<double>(*n)) : std::string{};
   };
-  add_use(rows, "CPUs", count(job.cpus),
+  add_use(rows, "CPUs", Good::kUsed, count(job.cpus),
           job.cpu_seconds ? format_seconds(*job.cpu_seconds) + " of CPU time" : "", job.cpu_ratio);
-  add_use(rows, "Memory", bytes(job.memory_limit_bytes), bytes(job.memory_peak_bytes),
+  add_use(rows, "Memory", Good::kBelowLimit, bytes(job.memory_limit_bytes),
+          bytes(job.memory_peak_bytes),
           ratio_of(as_double(job.memory_peak_bytes), as_double(job.memory_limit_bytes)));
-  add_use(rows, "Time", seconds(job.time_limit_seconds), seconds(job.elapsed_seconds),
+  add_use(rows, "Time", Good::kBelowLimit, seconds(job.time_limit_seconds),
+          seconds(job.elapsed_seconds),
           ratio_of(job.elapsed_seconds, as_double(job.time_limit_seconds)));
-  if (job.gpus.value_or(0) > 0) add_use(rows, "GPUs", count(job.gpus), "", job.gpu_ratio);
+  if (job.gpus.value_or(0) > 0)
+    add_use(rows, "GPUs", Good::kUsed, count(job.gpus), "", job.gpu_ratio);
   return rows;
 }
 
@@ -146,7 +154,7 @@ List facts_of(const JobRow& job) {
   add("Owner", job.verified || owner.empty()
                    ? owner
                    : query::shown(job.user) + " (not confirmed by the scheduler)");
-  add("Group", query::shown(job.group));
+  if (job.group != job.user) add("Group", query::shown(job.group));
   add("Cluster", printable(job.cluster));
   add("Account", query::shown(job.account));
   add("Partition", query::shown(job.partition));
@@ -316,13 +324,21 @@ Values job_values(const std::vector<Searchable::Record>& records, const std::vec
   const Searchable::Record& record = records.front();
   const JobRow& job = record.job;
   Values values;
-  values.set("title", "Job " + printable(job.id));
+  std::string title = printable(job.id);
+  if (job.name) title += " " + query::shown(job.name);
+  if (job.state) title += " - " + query::state_text(job);
+  values.set("title", title);
   values.set("id", printable(job.id));
   values.set("name", query::shown(job.name));
   values.set("outcome", job.state ? Values(state_values(job)) : Values(false));
   values.set("notes", job_notes(record));
   set_list(values, "use", use_rows(job));
   const Json usage = usage_of(record);
+  List suggest;
+  for (const Json& line : query::list_at(usage, {kUsage, "suggest", "directives"})) {
+    if (line.is_string()) suggest.push_back(text_value(printable(line.get<std::string>())));
+  }
+  set_list(values, "suggest", suggest);
   set_list(values, "findings", findings_of(usage));
   List tables;
   add_table(tables, "Programs", query::program_table({.event = &usage, .nodes = {}}));

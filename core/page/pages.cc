@@ -93,6 +93,10 @@ class Answering {
     for (const Searchable::Hit& hit : found.hits) rows.push_back(row_of(hit));
     values.set("has_jobs", !rows.empty());
     values.set("jobs", rows);
+    if (found.finished && found.next.empty() && request.after.empty() && !text.empty()) {
+      const std::size_t count = found.hits.size();
+      values.set("title", std::to_string(count) + (count == 1 ? " job found" : " jobs found"));
+    }
     List notes;
     values.set("narrow", ".?q=" + percent_encoded(text) + "&narrow=1");
     const bool narrows = !target.query_value("narrow").empty();
@@ -138,9 +142,10 @@ class Answering {
     row.set("time", query::local_time(job.time));
     row.set("state", query::state_text(job));
     row.set("state_class", state_class(job));
-    row.set("elapsed", query::elapsed_text(job));
-    row.set("cpu", query::cpu_text(job));
-    row.set("memory", query::memory_text(job));
+    const bool is_array = job.runs > 0;  // whose row has the figures of one task
+    row.set("elapsed", is_array ? std::string{} : query::elapsed_text(job));
+    row.set("cpu", is_array ? std::string{} : query::cpu_text(job));
+    row.set("memory", is_array ? std::string{} : query::memory_text(job));
     return row;
   }
 
@@ -271,7 +276,11 @@ class Answering {
     Values values = job_values(
         asked.answer, query::family_of(stores_, job, std::nullopt, kMostRuns, refusals), root);
     const bool worked = query::earlier_run(stores_, job, refusals).has_value();
-    values.set("since", worked ? Values("href", root + compare_path(job, nullptr)) : Values(false));
+    Values since;
+    since.set("href", root + compare_path(job, nullptr));
+    since.set("text", query::succeeded(job) ? "What changed since the run before"
+                                            : "What changed since it last worked");
+    values.set("since", worked ? since : Values(false));
     add_page_values(values, "");
     return page("job", std::move(values));
   }

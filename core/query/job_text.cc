@@ -10,6 +10,8 @@ namespace scriptorium::query {
 namespace {
 
 constexpr std::size_t kMostTasks = 100;  // of an array
+// No signal: what Slurm's accounting shows in its place for a job that was out of memory.
+constexpr std::int64_t kOutOfMemory = 125;
 
 std::string share_text(const std::optional<double>& ratio,
                        const std::optional<std::uint64_t>& count) {
@@ -38,6 +40,7 @@ std::string state_text(const JobRow& job) {
     return job.failed_runs > 0 ? std::to_string(job.failed_runs) + " of " + of + " failed"
                                : of + " " + text;
   }
+  if (job.state == "OUT_OF_MEMORY" && job.exit_signal == kOutOfMemory) return text;
   if (job.exit_signal.value_or(0) != 0)
     return text + " (signal " + std::to_string(*job.exit_signal) + ")";
   if (job.exit_code.value_or(0) != 0) return text + " (" + std::to_string(*job.exit_code) + ")";

@@ -307,7 +307,7 @@ def test_a_page_is_within_limits_whatever_the_script_is(browser, apache, job):
 
 def script_text(browser, job):
     browser.open(f"job/lab/{job}")
-    return browser.run("return document.querySelector('main pre').textContent")
+    return browser.run("return document.querySelector('main pre.lines').textContent")
 
 
 @pytest.mark.parametrize("job, shown", [

@@ -319,10 +319,39 @@ TEST_F(Pages, ARunHasItsProgramsAndSteps) {
                     HasSubstr("75 %</td>"), HasSubstr("STARTED (UTC)"), HasSubstr("30.0 s</td>")));
 }
 
+TEST_F(Pages, WhyItFailedComesFirst) {
+  Searchable::Record record = record_of("alice", "1");
+  record.job.name = "md";
+  record.job.state = "OUT_OF_MEMORY";
+  record.job.exit_signal = 125;
+  record.job.memory_limit_bytes = record.job.memory_peak_bytes = std::uint64_t{1} << 30;
+  record.job.cpus = 4;
+  record.job.cpu_ratio = 0.1;
+  Event use = test::make_event_value("1");
+  use.kind = "usage.job";
+  use.extra_json = R"({"usage": {"findings": [{"severity": "critical", "text": "It needed more."}],
+                                 "suggest": {"directives": ["#SBATCH --mem=2G", 7]}}})";
+  record.later.push_back(std::make_shared<const Event>(std::move(use)));
+  store_.records = {record};
+  const std::string page = get("/job/lab/1").body;
+  EXPECT_THAT(page, AllOf(HasSubstr("<title>1 md - OUT_OF_MEMORY - Scriptorium</title>"),
+                          Not(HasSubstr("signal 125")), HasSubstr("#SBATCH --mem=2G\n</pre>"),
+                          HasSubstr("optimum=\"0\" value=\"100\" aria-label=\"Memory\""),
+                          HasSubstr("optimum=\"100\" value=\"10\" aria-label=\"CPUs\"")));
+  std::size_t at = 0;
+  for (const char* part : {"OUT_OF_MEMORY</strong>", "It needed more.", "Next time",
+                           "Asked for and used", "id=\"script\"", ">Facts<"}) {
+    const std::size_t here = page.find(part);
+    EXPECT_LT(at, here) << part;
+    at = here;
+  }
+}
+
 TEST_F(Pages, AnArrayOpensToItsTasks) {
   Searchable::Record record = record_of("alice", "1");
   record.job.runs = 2;
   record.job.failed_runs = 1;
+  record.job.memory_peak_bytes = 1;
   record.job.state = "FAILED";
   for (const char* task : {"10", "9"}) {
     Event use = test::make_event_value("1_" + std::string(task));
