@@ -59,7 +59,7 @@ void start_server() {
                               return page::Response{.body = request.target};
                             }},
                        log);
-  server->start();
+  kServer->start();
   std::atexit([] { ::unlink(socket_path().c_str()); });
 }
 

@@ -283,7 +283,7 @@ TEST_F(PageServer, OnePersonsRequestsAreLimitedAndOthersAreAnswered) {
 }
 
 TEST_F(PageServer, OneSlowReaderHoldsUpNobodyElse) {
-  start();
+  start({.patience = std::chrono::hours(1)});
   std::deque<Connection> readers;
   for (int i = 0; i < 10; ++i) readers.emplace_back(path_).get("/large");
   wait_begun(2);
@@ -353,7 +353,10 @@ TEST_F(PageServer, ALargePageArrivesWhole) {
 }
 
 TEST_F(PageServer, PagesThatWaitForReadersAreLimited) {
-  start({.queries = 2, .queries_of_user = 2, .requests_of_user = 20});
+  start({.queries = 2,
+         .queries_of_user = 2,
+         .requests_of_user = 20,
+         .patience = std::chrono::hours(1)});
   std::deque<Connection> readers;
   constexpr int kReaders = 20;  // of 8 MiB each, with room for 16 of one person
   for (int i = 0; i < kReaders; ++i) readers.emplace_back(path_).get("/large");
