@@ -9,8 +9,8 @@
 
 #include "core/api/kit/search/similarity.h"
 #include "core/cli/job_record.h"
-#include "core/query/unchecked_json.h"
 #include "core/query/stores.h"
+#include "core/query/unchecked_json.h"
 
 namespace scriptorium::cli {
 namespace {

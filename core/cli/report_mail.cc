@@ -25,7 +25,6 @@
 #include "core/cli/report_reader.h"
 #include "core/cli/run_trend.h"
 #include "core/cli/signal_stop.h"
-#include "core/query/unchecked_json.h"
 #include "core/cli/user_summaries.h"
 #include "core/mail/body.h"
 #include "core/mail/hand_over.h"
@@ -34,6 +33,7 @@
 #include "core/mail/period.h"
 #include "core/mail/recipients.h"
 #include "core/mail/texts.h"
+#include "core/query/unchecked_json.h"
 
 namespace scriptorium::cli {
 namespace {

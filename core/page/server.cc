@@ -319,6 +319,7 @@ class Server::Impl {
   template <typename Change>
   void change(const std::string& login, Change with) {
     const auto person = persons_.find(login);
+    if (person == persons_.end()) return;  // an empty answer was under way when the client ended
     with(person->second);
     if (person->second.is_idle()) persons_.erase(person);
   }
