@@ -314,9 +314,10 @@ TEST_F(Pages, ARunHasItsProgramsAndSteps) {
       "steps": [{"name": "0", "elapsed_seconds": 30, "started_at": "2026-11-21T01:30:00Z"}]}})";
   record.later.push_back(std::make_shared<const Event>(std::move(use)));
   store_.records = {record};
-  EXPECT_THAT(get("/job/lab/1").body,
-              AllOf(HasSubstr("&lt;b&gt;gmx</td><td class=\"n\">1 min 15 s</td>"),
-                    HasSubstr("75 %</td>"), HasSubstr("STARTED (UTC)"), HasSubstr("30.0 s</td>")));
+  EXPECT_THAT(
+      get("/job/lab/1").body,
+      AllOf(HasSubstr("&lt;b&gt;gmx</td><td class=\"n\">1 min 15 s</td>"), HasSubstr("75 %</td>"),
+            HasSubstr("STARTED (" + local_zone(test::kJobTime) + ")"), HasSubstr("30.0 s</td>")));
 }
 
 TEST_F(Pages, WhyItFailedComesFirst) {
