@@ -18,10 +18,13 @@ std::string one_line(std::string_view text) {
 }  // namespace
 
 Paint state_paint(const JobRow& job) {
-  if (!job.state || job.state == "RUNNING" || job.state == "PENDING") return Paint::kNone;
-  if (succeeded(job)) return Paint::kGood;
-  return job.state->starts_with("CANCELLED") || job.state == "PREEMPTED" ? Paint::kWarning
-                                                                         : Paint::kBad;
+  switch (query::ending_of(job)) {
+    case query::Ending::kGood: return Paint::kGood;
+    case query::Ending::kStopped: return Paint::kWarning;
+    case query::Ending::kBad: return Paint::kBad;
+    case query::Ending::kUnknown: break;
+  }
+  return Paint::kNone;
 }
 
 std::string job_line(const JobRow& job) {

@@ -1,12 +1,10 @@
 #include "core/cli/serve_page.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <spawn.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -24,6 +22,7 @@
 #include "core/cli/common.h"
 #include "core/cli/exit_codes.h"
 #include "core/cli/signal_stop.h"
+#include "core/daemon/listener.h"
 #include "core/daemon/log.h"
 #include "core/page/pages.h"
 
@@ -40,23 +39,17 @@ struct LocalDoor {
 Result<LocalDoor> listen_on_own_address() {
   const auto random = random_hex(3);
   if (!random) return random.error();
-  const std::string bytes = *hex_decode(*random);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  auto* parts = reinterpret_cast<unsigned char*>(&address.sin_addr.s_addr);
-  for (std::size_t i = 0; i < bytes.size(); ++i)
-    parts[i + 1] = static_cast<unsigned char>(bytes[i]) % 254U + 1U;
-  UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  socklen_t size = sizeof address;
-  if (!socket || ::bind(socket.get(), generic, size) != 0 ||
-      ::listen(socket.get(), SOMAXCONN) != 0 || ::getsockname(socket.get(), generic, &size) != 0)
-    return system_error("listen on this host", errno);
-  std::array<char, INET_ADDRSTRLEN> text{};
-  ::inet_ntop(AF_INET, &address.sin_addr, text.data(), text.size());
-  return LocalDoor{std::move(socket),
-                   std::string(text.data()) + ":" + std::to_string(ntohs(address.sin_port))};
+  std::string address = "127";
+  const std::string bytes = hex_decode(*random).value();
+  for (const char byte : bytes)
+    address += '.' + std::to_string(static_cast<unsigned char>(byte) % 254U + 1U);
+  auto socket = listen_tcp(address, 0, "this host");
+  if (!socket) return socket.error();
+  sockaddr_in bound{};
+  socklen_t size = sizeof bound;
+  if (::getsockname(socket->get(), reinterpret_cast<sockaddr*>(&bound), &size) != 0)
+    return system_error("getsockname", errno);
+  return LocalDoor{*std::move(socket), address + ":" + std::to_string(ntohs(bound.sin_port))};
 }
 
 // A browser's command line is visible to everybody on the host, so that it gets a file that leads

@@ -48,7 +48,7 @@ std::string use_text(const Searchable::Record& record, const Console& console) {
   add_line(text, "findings", shown(job.findings));
   add_line(text, "modules", shown(job.modules));
   add_line(text, "software", shown(job.software));
-  for (const query::Task& task : query::failed_tasks(record))
+  for (const query::Task& task : query::failed_of(query::tasks_of(record)))
     add_line(text, "task " + task.id, outcome_text(task.run, console));
   if (job.lives > 1) {
     std::size_t number = 0;

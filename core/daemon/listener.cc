@@ -74,10 +74,10 @@ Result<UniqueFd> listen_unix(const std::string& path, unsigned mode, const std::
   return socket;
 }
 
-Result<UniqueFd> listen_loopback(std::uint16_t port, bool v6, const std::string& key) {
-  const asio::ip::address address =
-      v6 ? asio::ip::address(asio::ip::address_v6::loopback()) : asio::ip::address_v4::loopback();
-  return listening(asio::ip::tcp::endpoint(address, port), key + ": port " + std::to_string(port));
+Result<UniqueFd> listen_tcp(const std::string& address, std::uint16_t port,
+                            const std::string& key) {
+  return listening(asio::ip::tcp::endpoint(asio::ip::make_address(address), port),
+                   key + ": port " + std::to_string(port));
 }
 
 // Everything but `answer` runs in `thread_`, so nothing here needs a lock.

@@ -55,7 +55,8 @@ class Listener {
 // kInvalidConfig: the path is too long (107 bytes) or taken.
 Result<UniqueFd> listen_unix(const std::string& path, unsigned mode, const std::string& key);
 
-// A TCP socket that listens on 127.0.0.1 or ::1. kInvalidConfig: another program listens there.
-Result<UniqueFd> listen_loopback(std::uint16_t port, bool v6, const std::string& key);
+// A TCP socket that listens on an address of this host, such as "127.0.0.1" or "::1"; port 0: any
+// that is free. kInvalidConfig: another program listens there.
+Result<UniqueFd> listen_tcp(const std::string& address, std::uint16_t port, const std::string& key);
 
 }  // namespace scriptorium

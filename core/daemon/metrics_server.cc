@@ -62,7 +62,8 @@ Result<std::unique_ptr<MetricsServer>> MetricsServer::open(Options options, Stat
   if (!local) return local.error();
   sockets.push_back(*std::move(local));
   if (options.listen) {
-    auto loopback = listen_loopback(options.listen->port, options.listen->v6, "metrics_listen");
+    auto loopback = listen_tcp(options.listen->v6 ? "::1" : "127.0.0.1", options.listen->port,
+                               "metrics_listen");
     if (!loopback) return loopback.error();
     sockets.push_back(*std::move(loopback));
   }

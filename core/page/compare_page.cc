@@ -29,32 +29,33 @@ class DiffText {
                                           : "same",
         text, static_cast<char>(kind));
   }
-  void change(const query::ListChange& change, const std::string& before = "") {
-    for (const std::string& item : change.removed) line(query::EditKind::kRemoved, before + item);
-    for (const std::string& item : change.added) line(query::EditKind::kAdded, before + item);
+  void change(const query::ListChange& change) {
+    for (const std::string& item : change.removed) line(query::EditKind::kRemoved, item);
+    for (const std::string& item : change.added) line(query::EditKind::kAdded, item);
   }
   // A part of the page; nothing is shown for a part without lines.
   void put_into(List& list, const char* title) {
     if (lines_ == 0) return;
     if (lines_ > kMostLines)
-      html_ += "<span class=hunk>" + std::to_string(lines_ - kMostLines) + " lines more</span>\n";
+      html_.text +=
+          "<span class=hunk>" + std::to_string(lines_ - kMostLines) + " lines more</span>\n";
     Values values;
     values.set("title", title);
-    values.set("html", html_);
+    set_html(values, html_);
     list.push_back(std::move(values));
   }
 
  private:
   void add(const char* type, std::string_view text, char sign = '\0') {
     if (++lines_ > kMostLines) return;
-    html_ += std::string("<span class=") + type + ">";
-    if (sign != '\0') html_ += sign;
-    html_ += shown_line(text.substr(0, kMostLineBytes), {}).text;
-    if (text.size() > kMostLineBytes) html_ += "...";
-    html_ += "</span>\n";
+    html_.text += std::string("<span class=") + type + ">";
+    if (sign != '\0') html_.text += sign;
+    html_.text += shown_line(text.substr(0, kMostLineBytes), {}).text;
+    if (text.size() > kMostLineBytes) html_.text += "...";
+    html_.text += "</span>\n";
   }
 
-  std::string html_;
+  Html html_;
   std::size_t lines_ = 0;
 };
 
@@ -125,12 +126,12 @@ Values compare_values(const Searchable::Record& before, const Searchable::Record
   values.set("request", request);
   List notes;
   if (!comparison.has_scripts) {
-    notes.push_back({"text", "The scripts of both jobs are not stored."});
+    notes.push_back({"text", "The script is not stored of both jobs."});
   } else if (!comparison.script_differs()) {
     notes.push_back({"text", "The scripts are equal."});
   }
   if (!comparison.has_environments)
-    notes.push_back({"text", "The environments of both jobs are not stored."});
+    notes.push_back({"text", "The environment is not stored of both jobs."});
   values.set("notes", notes);
   List parts;
   add_list(parts, "Directives", comparison.directives);

@@ -10,6 +10,7 @@
 #include "core/base/text.h"
 #include "core/page/request.h"
 #include "core/page/shown.h"
+#include "core/query/job_record.h"
 #include "core/query/job_text.h"
 #include "core/query/unchecked_json.h"
 #include "core/query/usage_tables.h"
@@ -33,12 +34,14 @@ void set_list(Values& values, const std::string& name, const List& list) {
   values.set(name, list);
 }
 
-Values state_values(const JobRow& job) {
-  Values values;
-  values.set("state", query::state_text(job));
-  values.set("state_class", state_class(job));
-  values.set("span", query::span_text(job));
-  return values;
+std::string state_class(const JobRow& job) {
+  switch (query::ending_of(job)) {
+    case query::Ending::kGood: return "good";
+    case query::Ending::kStopped: return "warn";
+    case query::Ending::kBad: return "bad";
+    case query::Ending::kUnknown: break;
+  }
+  return {};
 }
 
 // ---- request and use
@@ -191,7 +194,7 @@ Values script_values(const JobRow& job, std::string_view script, const std::stri
   values.set("href", root + job_path(job, "script"));
   values.set("size", format_bytes(script.size()));
   values.set("notes", notes_on(shown, " more are in the download."));
-  values.set("html", shown.html.text);
+  set_html(values, shown.html);
   return values;
 }
 
@@ -200,7 +203,7 @@ Values text_part(const JobRow& job, const std::string& title, const Shown& shown
   Values values;
   values.set("title", title);
   values.set("notes", notes_on(shown, " more: scriptorium show --environment " + job.id));
-  values.set("html", shown.html.text);
+  set_html(values, shown.html);
   return values;
 }
 
@@ -283,11 +286,8 @@ List job_notes(const Searchable::Record& record) {
 List task_rows(const std::vector<query::Task>& tasks) {
   List rows;
   for (const query::Task& task : tasks) {
-    Values row = state_values(task.run);
+    Values row = run_values(task.run);
     row.set("task", task.id);
-    row.set("elapsed", query::elapsed_text(task.run));
-    row.set("cpu", query::cpu_text(task.run));
-    row.set("memory", query::memory_text(task.run));
     rows.push_back(std::move(row));
   }
   return rows;
@@ -295,10 +295,16 @@ List task_rows(const std::vector<query::Task>& tasks) {
 
 }  // namespace
 
-std::string state_class(const JobRow& job) {
-  if (!job.state || job.state == "RUNNING" || job.state == "PENDING") return {};
-  if (query::succeeded(job)) return "good";
-  return job.state->starts_with("CANCELLED") || job.state == "PREEMPTED" ? "warn" : "bad";
+Values run_values(const JobRow& job) {
+  Values values;
+  values.set("state", query::state_text(job));
+  values.set("state_class", state_class(job));
+  values.set("span", query::span_text(job));
+  const bool is_array = job.runs > 0;
+  values.set("elapsed", is_array ? std::string{} : query::elapsed_text(job));
+  values.set("cpu", is_array ? std::string{} : query::cpu_text(job));
+  values.set("memory", is_array ? std::string{} : query::memory_text(job));
+  return values;
 }
 
 std::string job_path(const JobRow& job, const std::string& below) {
@@ -330,7 +336,7 @@ Values job_values(const std::vector<Searchable::Record>& records, const std::vec
   values.set("title", title);
   values.set("id", printable(job.id));
   values.set("name", query::shown(job.name));
-  values.set("outcome", job.state ? Values(state_values(job)) : Values(false));
+  values.set("outcome", job.state ? Values(run_values(job)) : Values(false));
   values.set("notes", job_notes(record));
   set_list(values, "use", use_rows(job));
   const Json usage = usage_of(record);
@@ -344,8 +350,8 @@ Values job_values(const std::vector<Searchable::Record>& records, const std::vec
   add_table(tables, "Programs", query::program_table({.event = &usage, .nodes = {}}));
   add_table(tables, "Steps", query::step_table({.event = &usage, .nodes = {}}));
   values.set("tables", tables);
-  set_list(values, "failed_tasks", task_rows(query::failed_tasks(record)));
   std::vector<query::Task> tasks = query::tasks_of(record);
+  set_list(values, "failed_tasks", task_rows(query::failed_of(tasks)));
   values.set("task_count", std::to_string(tasks.size()));
   std::sort(tasks.begin(), tasks.end(), [](const query::Task& one, const query::Task& other) {
     return std::pair(one.id.size(), one.id) < std::pair(other.id.size(), other.id);  // 9 before 10
@@ -355,23 +361,19 @@ Values job_values(const std::vector<Searchable::Record>& records, const std::vec
   List lives;
   if (job.lives > 1) {
     for (const JobRow& life : query::lives_of(record)) {
-      if (life.state) lives.push_back(state_values(life));
+      if (life.state) lives.push_back(run_values(life));
     }
   }
   set_list(values, "lives", lives);
   values.set("facts", facts_of(job));
   set_list(values, "directives", directives_of(job));
-  const auto bytes_of = [&](const char* name) {
-    const EventFile* file = record.event ? record.event->file(name) : nullptr;
-    return file != nullptr ? file->bytes : nullptr;
-  };
-  const Bytes script = bytes_of("script");
+  const auto script = query::script_text(record);
   values.set("script", script ? script_values(job, *script, root) : Values(false));
-  const Bytes environment = bytes_of("environment");
+  const auto environment = query::environment_bytes(record);
   set_list(values, "environment", environment ? environment_of(job, *environment) : List{});
   List others;
   for (auto other = records.begin() + 1; other != records.end(); ++other) {
-    Values row = state_values(other->job);
+    Values row = run_values(other->job);
     row.set("href", root + job_path(other->job));
     row.set("time", query::local_time(other->job.time));
     row.set("name", query::shown(other->job.name));
@@ -380,14 +382,11 @@ Values job_values(const std::vector<Searchable::Record>& records, const std::vec
   set_list(values, "others", others);
   List runs;
   for (const JobRow& run : family) {
-    Values row = state_values(run);
+    Values row = run_values(run);
     row.set("is_this", run.id == job.id && run.cluster == job.cluster && run.time == job.time);
     row.set("href", root + job_path(run));
     row.set("id", printable(run.id));
     row.set("time", query::local_time(run.time));
-    row.set("elapsed", query::elapsed_text(run));
-    row.set("cpu", query::cpu_text(run));
-    row.set("memory", query::memory_text(run));
     row.set("compare",
             root + (run.time < job.time ? compare_path(job, &run) : compare_path(run, &job)));
     runs.push_back(std::move(row));

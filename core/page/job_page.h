@@ -8,7 +8,9 @@
 
 namespace scriptorium::page {
 
-std::string state_class(const JobRow& job);  // "good", "bad", "warn"; "" = neither
+// What lists say of a run: state, state_class ("good", "bad", "warn" or ""), span, elapsed, cpu,
+// memory. The last three are "" for an array, whose row has those of one task.
+Values run_values(const JobRow& job);
 // The way from the first page to that of the job, or to what is `below` it: "script".
 std::string job_path(const JobRow& job, const std::string& below = "");
 // To what changed between an earlier job and this one; without `before`, since it last went well.

@@ -64,24 +64,11 @@ class Answering {
 
   Response jobs(const Target& target) {
     const std::string text = target.query_value("q");
-    Values values = page_values(text);
+    const query::Parsed parsed = parsed_query(text);
+    if (parsed.error) return wrong_query(text, *parsed.error);
+    Values values = search_values(text);
     values.set("title", text.empty() ? "The newest jobs" : "Jobs found");
-    values.set("zone", local_zone(system_clock().now()));
-    std::string fields;
-    for (const std::string& name : query_field_names())
-      fields += (fields.empty() ? "" : " ") + name;
-    values.set("fields", fields);
-    values.set("csv", "jobs.csv?q=" + percent_encoded(text));
-    values.set("json", "jobs.json?q=" + percent_encoded(text));
-    const query::Parsed parsed = query::parse(text, system_clock().now(), &local_offset);
-    if (parsed.error) {
-      values.set("error", Values("text", query::error_text(text, *parsed.error, "search")));
-      return page("jobs", std::move(values), 400);
-    }
-    Searchable::Request request{.query = parsed.query,
-                                .limit = kJobsOfAPage,
-                                .after = target.query_value("after"),
-                                .stop = context_.stop};
+    Searchable::Request request = request_of(target, parsed.query);
     request.deadline =
         std::min(context_.deadline, std::chrono::steady_clock::now() + kMostSearchTime);
     auto asked = query::search_fastest(stores_, request);
@@ -98,7 +85,6 @@ class Answering {
       values.set("title", std::to_string(count) + (count == 1 ? " job found" : " jobs found"));
     }
     List notes;
-    values.set("narrow", ".?q=" + percent_encoded(text) + "&narrow=1");
     const bool narrows = !target.query_value("narrow").empty();
     if (narrows && !add_facets(values, request, text, *asked.store))
       notes.push_back({"text", "Counting these takes too long. Narrow the search first."});
@@ -124,13 +110,13 @@ class Answering {
 
   static Values row_of(const Searchable::Hit& hit) {
     const JobRow& job = hit.job;
-    Values row;
+    Values row = run_values(job);
     List lines;
     for (const Searchable::Line& line : hit.lines) {
       Values values;
       values.set("number",
                  (line.part == JobPart::kScript ? "" : "env ") + std::to_string(line.number));
-      values.set("html", shown_line(line.text, line.marks).text);
+      set_html(values, shown_line(line.text, line.marks));
       lines.push_back(std::move(values));
     }
     row.set("has_lines", !lines.empty());
@@ -140,12 +126,6 @@ class Answering {
     row.set("name", query::shown(job.name));
     row.set("owner", query::user_text(job));
     row.set("time", query::local_time(job.time));
-    row.set("state", query::state_text(job));
-    row.set("state_class", state_class(job));
-    const bool is_array = job.runs > 0;  // whose row has the figures of one task
-    row.set("elapsed", is_array ? std::string{} : query::elapsed_text(job));
-    row.set("cpu", is_array ? std::string{} : query::cpu_text(job));
-    row.set("memory", is_array ? std::string{} : query::memory_text(job));
     return row;
   }
 
@@ -188,32 +168,50 @@ class Answering {
     return true;
   }
 
-  // ---- a search for programs
-
-  // Nothing: the query is wrong, and `wrong` says why.
-  std::optional<Searchable::Request> request_of(const Target& target, Response& wrong) const {
-    const std::string text = target.query_value("q");
-    query::Parsed parsed = query::parse(text, system_clock().now(), &local_offset);
-    if (parsed.error) {
-      wrong = sentence(400, query::error_text(text, *parsed.error, "search"));
-      return std::nullopt;
-    }
-    return Searchable::Request{.query = std::move(parsed.query),
-                               .limit = kJobsOfAPage,
-                               .after = target.query_value("after"),
-                               .deadline = context_.deadline,
-                               .stop = context_.stop};
+  static query::Parsed parsed_query(const std::string& text) {
+    return query::parse(text, system_clock().now(), &local_offset);
   }
+
+  Searchable::Request request_of(const Target& target, const Query& query) const {
+    return {.query = query,
+            .limit = kJobsOfAPage,
+            .after = target.query_value("after"),
+            .deadline = context_.deadline,
+            .stop = context_.stop};
+  }
+
+  Response wrong_query(const std::string& text, const query::ParseError& error) const {
+    Values values = search_values(text);
+    values.set("title", "Jobs found");
+    values.set("error", Values("text", query::error_text(text, error, "search")));
+    return page("jobs", std::move(values), 400);
+  }
+
+  // What the page of a search has, whatever was found.
+  Values search_values(const std::string& text) const {
+    Values values = page_values(text);
+    values.set("zone", local_zone(system_clock().now()));
+    std::string fields;
+    for (const std::string& name : query_field_names())
+      fields += (fields.empty() ? "" : " ") + name;
+    values.set("fields", fields);
+    values.set("csv", "jobs.csv?q=" + percent_encoded(text));
+    values.set("json", "jobs.json?q=" + percent_encoded(text));
+    values.set("narrow", ".?q=" + percent_encoded(text) + "&narrow=1");
+    return values;
+  }
+
+  // ---- a search for programs
 
   // The jobs of a page, as `scriptorium search --json` has them; `after`: `next` of an earlier one.
   Response jobs_json(const Target& target) {
-    Response wrong;
-    const auto request = request_of(target, wrong);
-    if (!request) return wrong;
-    const auto asked = query::search_fastest(stores_, *request);
+    const std::string text = target.query_value("q");
+    const query::Parsed parsed = parsed_query(text);
+    if (parsed.error) return wrong_query(text, *parsed.error);
+    const auto asked = query::search_fastest(stores_, request_of(target, parsed.query));
     if (asked.store == nullptr) return refused(asked.refused);
     if (auto kept = record(ids_of(asked.answer)); !kept) return not_recorded(kept.error());
-    Json json{{"query", target.query_value("q")}, {"hits", Json::array()}};
+    Json json{{"query", text}, {"hits", Json::array()}};
     for (const Searchable::Hit& hit : asked.answer.hits)
       json["hits"].push_back(query::hit_json(hit));
     json.update(query::answer_json(asked.answer, asked.store->name));
@@ -224,10 +222,10 @@ class Answering {
 
   // All jobs of a search, as `scriptorium search --csv` has them, but the newest of very many.
   Response jobs_csv(const Target& target) {
-    Response wrong;
-    auto asked_for = request_of(target, wrong);
-    if (!asked_for) return wrong;
-    Searchable::Request& request = *asked_for;
+    const std::string text = target.query_value("q");
+    const query::Parsed parsed = parsed_query(text);
+    if (parsed.error) return wrong_query(text, *parsed.error);
+    Searchable::Request request = request_of(target, parsed.query);
     request.limit = kCsvPage;
     request.most_lines = 0;
     std::string csv = query::csv_line(query::job_columns());
@@ -320,14 +318,14 @@ class Answering {
 
   // The bytes themselves, which a browser stores and does not show.
   Response script_of(const Searchable::Record& record) const {
-    const EventFile* file = record.event ? record.event->file("script") : nullptr;
-    if (file == nullptr || !file->bytes) return sentence(404, "No script of this job is stored.");
+    const auto script = query::script_text(record);
+    if (!script) return sentence(404, "No script of this job is stored.");
     std::string name = record.job.id;
     std::replace_if(
         name.begin(), name.end(),
         [](char c) { return !is_word_byte(c) || static_cast<unsigned char>(c) >= 0x80; }, '_');
     return {.type = "application/octet-stream",
-            .body = *file->bytes,
+            .body = std::string(*script),
             .headers = {{"Content-Disposition", "attachment; filename=\"" + name + ".sh\""},
                         {"Content-Security-Policy", "sandbox"}}};
   }

@@ -81,8 +81,8 @@ class ProxyGate final : public Gate {
   const std::vector<uid_t> proxies_;
 };
 
-// For one person at a browser on this host: whoever brings the key gets a cookie, once, and whoever
-// brings the cookie is that person.
+// For one person at a browser on this host: the key gives a cookie, once, and a request with the
+// cookie is of that person.
 class KeyGate final : public Gate {
  public:
   // `host`: what the browser must call this server. Fails: no random bytes.

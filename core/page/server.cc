@@ -143,7 +143,7 @@ class Server::Impl {
     beast::flat_buffer buffer{2 * kMostHeadBytes};
     std::optional<Parser> parser;
     Doing doing = Doing::kReading;
-    std::string login;  // whose request is being answered; "" = nobody's
+    std::string login;  // of the request that is being answered; "" = none is
     SteadyTime since;   // it reads
     bool is_open = true;
   };

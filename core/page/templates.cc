@@ -22,6 +22,8 @@ kainjow::mustache::partial part(std::string_view name) {
 
 }  // namespace
 
+void set_html(Values& values, const Html& html) { values.set("html", html.text); }
+
 std::string filled(std::string_view name, Values values, const std::string& root) {
   values.set("head", part("head"));
   values.set("foot", part("foot"));

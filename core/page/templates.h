@@ -3,6 +3,10 @@
 #include <kainjow/mustache.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/page/shown.h"
 
 // The pages' mustache templates (core/page/templates) and what they link (core/page/assets), which
 // the program holds. Threads: any.
@@ -10,9 +14,11 @@ namespace scriptorium::page {
 
 using Values = kainjow::mustache::data;
 
+// The value "html", which templates hold as it is; they escape all others.
+void set_html(Values& values, const Html& html);
+
 // The template with these values, after the head and before the foot of every page. `root` is the
-// way from the page to the first one: "" or "../../". Templates escape all values but one, the
-// member `html` of Shown.
+// way from the page to the first one: "" or "../../".
 std::string filled(std::string_view name, Values values, const std::string& root);
 // All of them, for the test that each can be parsed.
 std::vector<std::pair<std::string_view, std::string_view>> all_templates();

@@ -52,6 +52,13 @@ bool succeeded(const JobRow& job) {
          job.exit_signal.value_or(0) == 0;
 }
 
+Ending ending_of(const JobRow& job) {
+  if (!job.state || job.state == "RUNNING" || job.state == "PENDING") return Ending::kUnknown;
+  if (succeeded(job)) return Ending::kGood;
+  return job.state->starts_with("CANCELLED") || job.state == "PREEMPTED" ? Ending::kStopped
+                                                                         : Ending::kBad;
+}
+
 std::string elapsed_text(const JobRow& job) {
   return job.elapsed_seconds ? format_seconds(*job.elapsed_seconds) : std::string{};
 }
@@ -114,8 +121,7 @@ std::vector<Task> tasks_of(const Searchable::Record& record) {
   return tasks;
 }
 
-std::vector<Task> failed_tasks(const Searchable::Record& record) {
-  std::vector<Task> tasks = tasks_of(record);
+std::vector<Task> failed_of(std::vector<Task> tasks) {
   std::erase_if(tasks, [](const Task& task) { return !is_failure(task.run.state); });
   std::sort(tasks.begin(), tasks.end(),
             [](const Task& a, const Task& b) { return a.run.ended_at > b.run.ended_at; });

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,10 +18,13 @@ std::string local_time(Timestamp time);                     // "2026-11-20 10:00
 std::string user_text(const JobRow& job);                   // "alice", "alice?" if not verified
 std::string state_text(const JobRow& job);                  // "FAILED (2)", "FAILED (signal 9)"
 bool succeeded(const JobRow& job);                          // COMPLETED with exit code 0
-std::string elapsed_text(const JobRow& job);                // "1 h 10 min"
-std::string memory_text(const JobRow& job);                 // "3.5 GiB of 8 GiB"
-std::string cpu_text(const JobRow& job);                    // "97 % of 16"
-std::string gpu_text(const JobRow& job);                    // "12 % of 2"
+// How the state is to be taken; kUnknown also while the job waits or runs.
+enum class Ending : std::uint8_t { kUnknown, kGood, kStopped, kBad };  // kStopped: cancelled, ...
+Ending ending_of(const JobRow& job);
+std::string elapsed_text(const JobRow& job);  // "1 h 10 min"
+std::string memory_text(const JobRow& job);   // "3.5 GiB of 8 GiB"
+std::string cpu_text(const JobRow& job);      // "97 % of 16"
+std::string gpu_text(const JobRow& job);      // "12 % of 2"
 // " after 1 h 10 min, 2026-11-20 10:00 to 2026-11-20 11:10", behind the state.
 std::string span_text(const JobRow& job);
 
@@ -31,7 +35,8 @@ struct Task {
   std::string id;  // of the task; printable
   JobRow run;      // only its outcome
 };
-std::vector<Task> tasks_of(const Searchable::Record& record);      // in the order of their ends
-std::vector<Task> failed_tasks(const Searchable::Record& record);  // the newest first; at most 100
+std::vector<Task> tasks_of(const Searchable::Record& record);  // in the order of their ends
+// Those that failed, the newest first; at most 100.
+std::vector<Task> failed_of(std::vector<Task> tasks);
 
 }  // namespace scriptorium::query

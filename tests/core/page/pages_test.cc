@@ -462,6 +462,19 @@ TEST_F(Pages, AssetsAreForGoodAndOthersAreNot) {
     EXPECT_EQ(get(other).status, 404U) << other;
 }
 
+TEST(Templates, ClassesOfTheStyleSheetAreThoseOfThePages) {
+  const std::string css(asset("app.css").bytes);
+  EXPECT_EQ(css.find(".."), std::string::npos);
+  std::string pages;
+  for (const auto& [name, text] : all_templates()) pages += text;
+  const std::regex used(R"re(class="([a-z_]+)")re");
+  for (auto it = std::sregex_iterator(pages.begin(), pages.end(), used);
+       it != std::sregex_iterator(); ++it) {
+    const std::string name = (*it)[1];
+    EXPECT_TRUE(std::regex_search(css, std::regex("\\." + name + R"([ ,.:{])"))) << name;
+  }
+}
+
 TEST(Templates, CanBeParsedAndHaveOneRawPlace) {
   ASSERT_THAT(all_templates(), Not(IsEmpty()));
   for (const auto& [name, text] : all_templates()) {

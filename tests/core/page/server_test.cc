@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "core/base/guarded.h"
+#include "core/daemon/listener.h"
 #include "tests/support/recording_logger.h"
 #include "tests/support/temp_dir.h"
 
@@ -92,14 +93,8 @@ class Connection {
 class PageServer : public ::testing::Test {
  protected:
   void start(Server::Limits limits = {}) {
-    auto socket = UniqueFd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    std::memcpy(address.sun_path, path_.c_str(), path_.size() + 1);
-    ASSERT_EQ(::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-    ASSERT_EQ(::listen(socket.get(), 512), 0);
     server_ = std::make_unique<Server>(
-        std::move(socket),
+        *listen_unix(path_, 0600, "page"),
         Server::Service{.gate = std::make_unique<ProxyGate>(std::vector<uid_t>{::getuid()}),
                         .answer = [this](const Request& request, const std::stop_token& stop,
                                          SteadyTime) { return answer(request, stop); },
@@ -227,14 +222,8 @@ TEST_F(PageServer, AHeadHasAMostSize) {
 }
 
 TEST_F(PageServer, AForeignProcessIsRefusedAndThatIsLogged) {
-  auto socket = UniqueFd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path, path_.c_str(), path_.size() + 1);
-  ASSERT_EQ(::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-  ASSERT_EQ(::listen(socket.get(), 8), 0);
   Server server(
-      std::move(socket),
+      *listen_unix(path_, 0600, "page"),
       {.gate = std::make_unique<ProxyGate>(std::vector<uid_t>{::getuid() + 1}),
        .answer = [](const Request&, const std::stop_token&, SteadyTime) { return Response{}; }},
       log_);
@@ -352,7 +341,7 @@ TEST_F(PageServer, ALargePageArrivesWhole) {
   EXPECT_THAT(connection.receive(), HasSubstr("alice"));
 }
 
-TEST_F(PageServer, PagesThatWaitForReadersAreLimited) {
+TEST_F(PageServer, PagesThatWaitedForTheirReadersAllArrive) {
   start({.queries = 2,
          .queries_of_user = 2,
          .requests_of_user = 20,
