@@ -37,10 +37,10 @@ class DiffText {
   void put_into(List& list, const char* title) {
     if (lines_ == 0) return;
     if (lines_ > kMostLines)
-      html_.text +=
-          "<span class=hunk>" + std::to_string(lines_ - kMostLines) + " lines more</span>\n";
+      html_.text += "<span class=hunk>" +
+                    words("lines_more", {std::to_string(lines_ - kMostLines)}) + "</span>\n";
     Values values;
-    values.set("title", title);
+    values.set("title", words(title));
     set_html(values, html_);
     list.push_back(std::move(values));
   }
@@ -59,24 +59,42 @@ class DiffText {
   std::size_t lines_ = 0;
 };
 
-List fact_rows(const std::vector<query::FactChange>& facts) {
+using FactsOf = std::vector<query::Fact> (*)(const JobRow& job);
+
+// A row for each fact that is known of a job, or that differs.
+enum class Rows : std::uint8_t { kKnown, kDiffering };
+List fact_rows(const std::vector<Searchable::Record>& jobs, FactsOf facts_of, Rows which) {
+  std::vector<std::vector<query::Fact>> columns;
+  for (const Searchable::Record& record : jobs) columns.push_back(facts_of(record.job));
   List rows;
-  for (const query::FactChange& fact : facts) {
+  for (std::size_t i = 0; i < columns.front().size(); ++i) {
+    const std::string& first = columns.front()[i].value;
+    List cells;
+    bool is_shown = false;
+    for (const auto& facts : columns) {
+      const std::string& value = facts[i].value;
+      is_shown = is_shown || (which == Rows::kKnown ? !value.empty() : value != first);
+      cells.push_back({"text", value});
+    }
+    if (!is_shown) continue;
     Values row;
-    row.set("what", fact.name);
-    row.set("old", fact.before);
-    row.set("new", fact.after);
+    row.set("what", std::string(columns.front()[i].name));
+    row.set("cells", cells);
     rows.push_back(std::move(row));
   }
   return rows;
 }
 
-Values head_of(const JobRow& job, const std::string& root) {
-  Values values;
-  values.set("href", root + job_path(job));
-  values.set("id", printable(job.id));
-  values.set("time", query::local_time(job.time));
-  return values;
+List heads_of(const std::vector<Searchable::Record>& jobs, const std::string& root) {
+  List heads;
+  for (const Searchable::Record& record : jobs) {
+    Values head;
+    head.set("href", root + job_path(record.job));
+    head.set("id", printable(record.job.id));
+    head.set("time", query::local_time(record.job.time));
+    heads.push_back(std::move(head));
+  }
+  return heads;
 }
 
 void add_script(List& parts, const query::Comparison& comparison) {
@@ -85,22 +103,22 @@ void add_script(List& parts, const query::Comparison& comparison) {
     diff.head(query::hunk_head(hunk));
     for (const query::LineEdit& edit : hunk.edits) diff.line(edit.kind, edit.text);
   }
-  diff.put_into(parts, "Script");
+  diff.put_into(parts, "script");
 }
 
 void add_environment(List& parts, const query::Comparison& comparison) {
   DiffText diff;
   for (const query::VariableChange& change : comparison.environment) {
     if (change.is_list) {
-      diff.head(change.name +
-                (change.removed.empty() && change.added.empty() ? " (only its order)" : ""));
+      diff.head(change.removed.empty() && change.added.empty() ? words("only_order", {change.name})
+                                                               : change.name);
       diff.change({change.removed, change.added});
       continue;
     }
     if (change.before) diff.line(query::EditKind::kRemoved, change.name + "=" + *change.before);
     if (change.after) diff.line(query::EditKind::kAdded, change.name + "=" + *change.after);
   }
-  diff.put_into(parts, "Environment");
+  diff.put_into(parts, "environment");
 }
 
 void add_list(List& parts, const char* title, const query::ListChange& change) {
@@ -109,36 +127,62 @@ void add_list(List& parts, const char* title, const query::ListChange& change) {
   diff.put_into(parts, title);
 }
 
-}  // namespace
-
-Values compare_values(const Searchable::Record& before, const Searchable::Record& after,
-                      const std::string& root) {
+// The title, notes and texts of what changed from one job to another.
+void add_differences(Values& values, const Searchable::Record& before,
+                     const Searchable::Record& after) {
   const query::Comparison comparison = query::compare(before, after);
-  Values values;
   const std::string name = query::shown(after.job.name);
-  values.set("title", (name.empty() ? "From job " : name + ": from job ") +
-                          printable(before.job.id) + " to job " + printable(after.job.id));
-  values.set("old", head_of(before.job, root));
-  values.set("new", head_of(after.job, root));
-  values.set("outcome", fact_rows(comparison.outcome));
-  const List request = fact_rows(comparison.request);
-  values.set("has_request", !request.empty());
-  values.set("request", request);
+  const std::string from = printable(before.job.id);
+  const std::string to = printable(after.job.id);
+  values.set("title", name.empty() ? words("compare_title", {from, to})
+                                   : words("compare_name_title", {name, from, to}));
   List notes;
   if (!comparison.has_scripts) {
-    notes.push_back({"text", "The script is not stored of both jobs."});
+    notes.push_back({"text", words("no_scripts")});
   } else if (!comparison.script_differs()) {
-    notes.push_back({"text", "The scripts are equal."});
+    notes.push_back({"text", words("same_scripts")});
   }
-  if (!comparison.has_environments)
-    notes.push_back({"text", "The environment is not stored of both jobs."});
+  if (!comparison.has_environments) notes.push_back({"text", words("no_environments")});
   values.set("notes", notes);
   List parts;
-  add_list(parts, "Directives", comparison.directives);
-  add_list(parts, "Modules", comparison.modules);
+  add_list(parts, "directives", comparison.directives);
+  add_list(parts, "modules", comparison.modules);
   add_script(parts, comparison);
   add_environment(parts, comparison);
   values.set("parts", parts);
+}
+
+// A link to what changed from each job to the next.
+List pairs_of(const std::vector<Searchable::Record>& jobs, const std::string& root) {
+  List pairs;
+  for (std::size_t i = 1; i < jobs.size(); ++i) {
+    const JobRow& before = jobs[i - 1].job;
+    const JobRow& after = jobs[i].job;
+    Values pair;
+    pair.set("href", root + compare_path({&before, &after}));
+    pair.set("text", words("compare_pair", {printable(before.id), printable(after.id)}));
+    pairs.push_back(std::move(pair));
+  }
+  return pairs;
+}
+
+}  // namespace
+
+Values compare_values(const std::vector<Searchable::Record>& jobs, const std::string& root) {
+  Values values;
+  values.set("jobs", heads_of(jobs, root));
+  values.set("outcome", fact_rows(jobs, &query::outcome_facts, Rows::kKnown));
+  const List request = fact_rows(jobs, &query::request_facts, Rows::kDiffering);
+  values.set("has_request", !request.empty());
+  values.set("request", request);
+  const bool is_pair = jobs.size() == 2;
+  if (is_pair) {
+    add_differences(values, jobs.front(), jobs.back());
+  } else {
+    values.set("title", words("compare_many_title", {std::to_string(jobs.size())}));
+    values.set("pairs", pairs_of(jobs, root));
+  }
+  values.set("has_pairs", !is_pair);
   return values;
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -10,6 +9,7 @@
 #include "core/base/text.h"
 #include "core/page/request.h"
 #include "core/page/shown.h"
+#include "core/page/use_values.h"
 #include "core/query/job_record.h"
 #include "core/query/job_text.h"
 #include "core/query/unchecked_json.h"
@@ -44,52 +44,7 @@ std::string state_class(const JobRow& job) {
   return {};
 }
 
-// ---- request and use
-
-// What is at its limit is a warning, or what is hardly used.
-enum class Good : std::uint8_t { kBelowLimit, kUsed };
-
-void add_use(List& rows, const std::string& what, Good good, const std::string& asked,
-             const std::string& used, const std::optional<double>& ratio) {
-  if (asked.empty() && used.empty() && !ratio) return;
-  Values row;
-  row.set("what", what);
-  row.set("asked", asked);
-  row.set("used", used);
-  row.set("limit", good == Good::kBelowLimit);
-  row.set("share", ratio.has_value());
-  row.set("percent", ratio ? std::to_string(std::lround(*ratio * 100)) : std::string{});
-  rows.push_back(std::move(row));
-}
-
-std::optional<double> ratio_of(const std::optional<double>& part, const std::optional<double>& of) {
-  return part && of && *of > 0 ? std::optional(*part / *of) : std::nullopt;
-}
-template <typename Number>
-std::optional<double> as_double(const std::optional<Number>& number) {
-  return number ? std::optional(static_cast<double>(*number)) : std::nullopt;
-}
-
-List use_rows(const JobRow& job) {
-  List rows;
-  if (job.runs > 0) return rows;  // an array's row has the figures of one task
-  const auto count = [](const auto& n) { return n ? std::to_string(*n) : std::string{}; };
-  const auto bytes = [](const auto& n) { return n ? format_bytes(*n) : std::string{}; };
-  const auto seconds = [](const auto& n) {
-    return n ? format_seconds(static_cast<double>(*n)) : std::string{};
-  };
-  add_use(rows, "CPUs", Good::kUsed, count(job.cpus),
-          job.cpu_seconds ? format_seconds(*job.cpu_seconds) + " of CPU time" : "", job.cpu_ratio);
-  add_use(rows, "Memory", Good::kBelowLimit, bytes(job.memory_limit_bytes),
-          bytes(job.memory_peak_bytes),
-          ratio_of(as_double(job.memory_peak_bytes), as_double(job.memory_limit_bytes)));
-  add_use(rows, "Time", Good::kBelowLimit, seconds(job.time_limit_seconds),
-          seconds(job.elapsed_seconds),
-          ratio_of(job.elapsed_seconds, as_double(job.time_limit_seconds)));
-  if (job.gpus.value_or(0) > 0)
-    add_use(rows, "GPUs", Good::kUsed, count(job.gpus), "", job.gpu_ratio);
-  return rows;
-}
+// ---- use
 
 // Of the newest run: its event has the sentences, steps and programs. Null: there is none, or it is
 // an array, whose tasks have theirs.
@@ -112,6 +67,15 @@ List findings_of(const Json& usage) {
   return list;
 }
 
+void add_advice(Values& values, const Json& usage) {
+  List suggest;
+  for (const Json& line : query::list_at(usage, {kUsage, "suggest", "directives"})) {
+    if (line.is_string()) suggest.push_back(text_value(printable(line.get<std::string>())));
+  }
+  set_list(values, "suggest", suggest);
+  set_list(values, "findings", findings_of(usage));
+}
+
 // Programs and steps.
 void add_table(List& tables, const char* title, const query::UsageTable& from) {
   if (from.rows.empty()) return;
@@ -129,7 +93,7 @@ void add_table(List& tables, const char* title, const query::UsageTable& from) {
   List rows;
   for (const auto& row : from.rows) rows.push_back({"cells", cells_of(row)});
   Values table;
-  table.set("title", title);
+  table.set("title", words(title));
   table.set("head", cells_of(from.head));
   table.set("rows", rows);
   tables.push_back(std::move(table));
@@ -140,8 +104,8 @@ void add_table(List& tables, const char* title, const query::UsageTable& from) {
 std::string nodes_text(std::vector<std::string> nodes) {
   const std::size_t all = nodes.size();
   nodes.resize(std::min(all, kMostNodes));
-  const std::string more = all > kMostNodes ? " and " + std::to_string(all - kMostNodes) : "";
-  return query::shown(nodes) + (more.empty() ? "" : more + " more");
+  const std::string text = query::shown(nodes);
+  return all > kMostNodes ? words("more_nodes", {text, std::to_string(all - kMostNodes)}) : text;
 }
 
 List facts_of(const JobRow& job) {
@@ -149,42 +113,42 @@ List facts_of(const JobRow& job) {
   const auto add = [&](const char* what, const std::string& value) {
     if (value.empty()) return;
     Values fact;
-    fact.set("what", what);
+    fact.set("what", words(what));
     fact.set("value", value);
     facts.push_back(std::move(fact));
   };
   const std::string owner = query::user_text(job);
-  add("Owner", job.verified || owner.empty()
-                   ? owner
-                   : query::shown(job.user) + " (not confirmed by the scheduler)");
-  if (job.group != job.user) add("Group", query::shown(job.group));
-  add("Cluster", printable(job.cluster));
-  add("Account", query::shown(job.account));
-  add("Partition", query::shown(job.partition));
-  add("QOS", query::shown(job.qos));
-  add("Submitted", local_text(job.time) + " " + local_zone(job.time));
-  add("Directory", query::shown(job.work_dir));
-  add("Array", query::shown(job.array_task_spec));
-  add("Nodes", nodes_text(job.nodes));
-  add("Modules", query::shown(job.modules));
-  add("Software", query::shown(job.software));
-  add("Interpreter", query::shown(job.interpreter));
-  add("Event", job.event_id);
+  add("owner",
+      job.verified || owner.empty() ? owner : words("unconfirmed", {query::shown(job.user)}));
+  if (job.group != job.user) add("group", query::shown(job.group));
+  add("cluster", printable(job.cluster));
+  add("account", query::shown(job.account));
+  add("partition", query::shown(job.partition));
+  add("qos", query::shown(job.qos));
+  add("submitted_at", local_text(job.time) + " " + local_zone(job.time));
+  add("directory", query::shown(job.work_dir));
+  add("array", query::shown(job.array_task_spec));
+  add("nodes", nodes_text(job.nodes));
+  add("modules", query::shown(job.modules));
+  add("software", query::shown(job.software));
+  add("interpreter", query::shown(job.interpreter));
+  add("event", job.event_id);
   return facts;
 }
 
 // ---- texts
 
 // Says what the picture of a text leaves out or hides.
-List notes_on(const Shown& shown, const std::string& rest) {
+template <typename RestText>
+List notes_on(const Shown& shown, RestText rest_text) {
   List notes;
-  if (shown.left_out > 0) notes.push_back(text_value(format_bytes(shown.left_out) + rest));
+  if (shown.left_out > 0) notes.push_back(text_value(rest_text(format_bytes(shown.left_out))));
   if (shown.foreign > 0) {
-    notes.push_back(text_value(std::to_string(shown.foreign) +
-                               (shown.foreign == 1 ? " character" : " characters") +
-                               " outside ASCII: some look like others."));
+    notes.push_back(text_value(shown.foreign == 1
+                                   ? words("one_foreign")
+                                   : words("foreign", {std::to_string(shown.foreign)})));
   }
-  if (shown.dos_lines) notes.push_back(text_value("Its lines end as under DOS, with CR LF."));
+  if (shown.dos_lines) notes.push_back(text_value(words("dos_lines")));
   return notes;
 }
 
@@ -193,7 +157,9 @@ Values script_values(const JobRow& job, std::string_view script, const std::stri
   Values values;
   values.set("href", root + job_path(job, "script"));
   values.set("size", format_bytes(script.size()));
-  values.set("notes", notes_on(shown, " more are in the download."));
+  values.set("notes", notes_on(shown, [](const std::string& size) {
+               return words("script_left_out", {size});
+             }));
   set_html(values, shown.html);
   return values;
 }
@@ -202,7 +168,9 @@ Values script_values(const JobRow& job, std::string_view script, const std::stri
 Values text_part(const JobRow& job, const std::string& title, const Shown& shown) {
   Values values;
   values.set("title", title);
-  values.set("notes", notes_on(shown, " more: scriptorium show --environment " + job.id));
+  values.set("notes", notes_on(shown, [&](const std::string& size) {
+               return words("environment_left_out", {size, printable(job.id)});
+             }));
   set_html(values, shown.html);
   return values;
 }
@@ -217,20 +185,20 @@ bool begins_with_any(std::string_view name, std::initializer_list<std::string_vi
                      [&](std::string_view begin) { return name.starts_with(begin); });
 }
 constexpr std::array<VariableGroup, 4> kGroups = {{
-    {"Scheduler",
+    {"scheduler_variables",
      [](std::string_view name, std::string_view) {
        return begins_with_any(name, {"SLURM", "SBATCH_", "PBS_", "OAR_", "SGE_", "JOB_"});
      }},
-    {"Modules",
+    {"module_variables",
      [](std::string_view name, std::string_view) {
        return begins_with_any(name, {"LOADEDMODULES", "MODULE", "LMOD_", "_LMFILES_", "__LMOD",
                                      "_ModuleTable", "EBROOT", "EBVERSION", "EBDEVEL"});
      }},
-    {"Paths",
+    {"path_variables",
      [](std::string_view name, std::string_view value) {
        return name.ends_with("PATH") || value.find(":/") != std::string_view::npos;
      }},
-    {"Others", [](std::string_view, std::string_view) { return true; }},
+    {"other_variables", [](std::string_view, std::string_view) { return true; }},
 }};
 
 List environment_groups(const JobRow& job, std::string_view environment) {
@@ -251,7 +219,7 @@ List environment_groups(const JobRow& job, std::string_view environment) {
   for (std::size_t i = 0; i < kGroups.size(); ++i) {
     if (counts.at(i) == 0) continue;
     groups.push_back(
-        text_part(job, std::string(kGroups.at(i).title) + " (" + std::to_string(counts.at(i)) + ")",
+        text_part(job, words(kGroups.at(i).title, {std::to_string(counts.at(i))}),
                   shown_lines(bytes.at(i), "E" + std::to_string(i) + "-", Kind::kVariables)));
   }
   return groups;
@@ -260,7 +228,7 @@ List environment_groups(const JobRow& job, std::string_view environment) {
 // What is no list of variables is one text.
 List environment_of(const JobRow& job, std::string_view environment) {
   if (environment.find('\0') != std::string_view::npos) return environment_groups(job, environment);
-  return {text_part(job, "As it was captured", shown_lines(environment, "E"))};
+  return {text_part(job, words("as_captured"), shown_lines(environment, "E"))};
 }
 
 List directives_of(const JobRow& job) {
@@ -274,10 +242,8 @@ List directives_of(const JobRow& job) {
 
 List job_notes(const Searchable::Record& record) {
   List notes;
-  if (record.job.redacted)
-    notes.push_back(text_value("Secrets were removed before this job was stored."));
-  if (!record.job.complete)
-    notes.push_back(text_value("The capture is not complete: a part of the job was missing."));
+  if (record.job.redacted) notes.push_back(text_value(words("redacted")));
+  if (!record.job.complete) notes.push_back(text_value(words("incomplete")));
   for (const std::string& problem : record.problems)
     notes.push_back(text_value(printable(problem, kMostFindingBytes)));
   return notes;
@@ -307,6 +273,10 @@ Values run_values(const JobRow& job) {
   return values;
 }
 
+void add_advice(Values& values, const Searchable::Record& record) {
+  add_advice(values, usage_of(record));
+}
+
 std::string job_path(const JobRow& job, const std::string& below) {
   const bool is_whole = job.time.nanoseconds % kSecond == 0;
   return "job/" + percent_encoded(job.cluster) + "/" + percent_encoded(job.id) +
@@ -315,13 +285,10 @@ std::string job_path(const JobRow& job, const std::string& below) {
              job.time, is_whole ? TimePrecision::kSeconds : TimePrecision::kNanoseconds));
 }
 
-std::string compare_path(const JobRow& job, const JobRow* before) {
-  std::string path = job_path(job, "compare");
-  if (before != nullptr) {
-    path += "&with=" + percent_encoded(before->id) +
-            "&cluster=" + percent_encoded(before->cluster) +
-            "&time=" + percent_encoded(format_rfc3339(before->time, TimePrecision::kNanoseconds));
-  }
+std::string compare_path(const std::vector<const JobRow*>& jobs) {
+  std::string path = "compare";
+  for (const JobRow* job : jobs)
+    path += (job == jobs.front() ? "?job=" : "&job=") + percent_encoded(job_path(*job));
   return path;
 }
 
@@ -340,15 +307,10 @@ Values job_values(const std::vector<Searchable::Record>& records, const std::vec
   values.set("notes", job_notes(record));
   set_list(values, "use", use_rows(job));
   const Json usage = usage_of(record);
-  List suggest;
-  for (const Json& line : query::list_at(usage, {kUsage, "suggest", "directives"})) {
-    if (line.is_string()) suggest.push_back(text_value(printable(line.get<std::string>())));
-  }
-  set_list(values, "suggest", suggest);
-  set_list(values, "findings", findings_of(usage));
+  add_advice(values, usage);
   List tables;
-  add_table(tables, "Programs", query::program_table({.event = &usage, .nodes = {}}));
-  add_table(tables, "Steps", query::step_table({.event = &usage, .nodes = {}}));
+  add_table(tables, "programs", query::program_table({.event = &usage, .nodes = {}}));
+  add_table(tables, "steps", query::step_table({.event = &usage, .nodes = {}}));
   values.set("tables", tables);
   std::vector<query::Task> tasks = query::tasks_of(record);
   set_list(values, "failed_tasks", task_rows(query::failed_of(tasks)));
@@ -387,8 +349,7 @@ Values job_values(const std::vector<Searchable::Record>& records, const std::vec
     row.set("href", root + job_path(run));
     row.set("id", printable(run.id));
     row.set("time", query::local_time(run.time));
-    row.set("compare",
-            root + (run.time < job.time ? compare_path(job, &run) : compare_path(run, &job)));
+    row.set("compare", root + compare_path({&job, &run}));
     runs.push_back(std::move(row));
   }
   if (runs.size() < 2) runs.clear();

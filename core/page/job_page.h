@@ -13,8 +13,11 @@ namespace scriptorium::page {
 Values run_values(const JobRow& job);
 // The way from the first page to that of the job, or to what is `below` it: "script".
 std::string job_path(const JobRow& job, const std::string& below = "");
-// To what changed between an earlier job and this one; without `before`, since it last went well.
-std::string compare_path(const JobRow& job, const JobRow* before);
+// To what differs between these jobs.
+std::string compare_path(const std::vector<const JobRow*>& jobs);
+
+// Adds what the newest run's usage says about why and what to write next time: findings, suggest.
+void add_advice(Values& values, const Searchable::Record& record);
 
 // The values of job.mustache for the first record; the others have the same id. `family`: its last
 // runs, newest first. `root`: the way from there to the first page.

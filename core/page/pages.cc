@@ -8,6 +8,8 @@
 
 #include "core/base/text.h"
 #include "core/page/compare_page.h"
+#include "core/page/home_page.h"
+#include "core/page/job_list.h"
 #include "core/page/job_page.h"
 #include "core/page/shown.h"
 #include "core/page/templates.h"
@@ -28,6 +30,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::size_t kJobsOfAPage = 50;
 constexpr std::size_t kMostOfOneId = 10;
 constexpr std::size_t kMostRuns = 20;
+constexpr std::size_t kMostFailed = 5;
 constexpr std::size_t kFacetValues = 8;
 constexpr std::size_t kCsvPage = 1'000;
 constexpr std::size_t kMostCsvRows = 10'000;
@@ -50,16 +53,79 @@ class Answering {
     fields_.emplace_back("call", "page");
     fields_.emplace_back("asked", request_.target);
     const std::vector<std::string>& path = target.path;
-    if (path.empty()) return jobs(target);
+    if (path.empty()) return target.has_query("q") ? jobs(target) : home();
     if (path.size() == 1 && path.front() == "jobs.csv") return jobs_csv(target);
     if (path.size() == 1 && path.front() == "jobs.json") return jobs_json(target);
+    if (path.size() == 1 && path.front() == "compare") return comparison(target);
     if (path.front() == "job" && path.size() == 3) return job(target, "");
     if (path.front() == "job" && path.size() == 4 && (path[3] == "script" || path[3] == "compare"))
       return job(target, path[3]);
-    return sentence(404, "There is no such page.");
+    return sentence(404, words("no_page"));
   }
 
  private:
+  // ---- the reader's own
+
+  Response home() {
+    const Visibility own{.all = false,
+                         .users = {{.name = caller_.login, .uid = std::to_string(caller_.uid)}},
+                         .accounts = {}};
+    std::deque<query::VisibleStore> visible;
+    std::vector<query::Store> stores;
+    for (const query::Store& store : context_.stores)
+      stores.push_back({store.name, &visible.emplace_back(*store.searchable, own)});
+    // A store behind the query service decides on its own what the reader sees, which may be more.
+    const std::string mine =
+        query::to_text(
+            {.kind = Query::Kind::kField, .field = QueryField::kUser, .text = caller_.login}) +
+        " verified:true";
+    const std::string failed_lately = mine + " " + kFailedLately;
+    auto asked = query::search_fastest(stores, quick_request(mine));
+    if (asked.store == nullptr) return refused(asked.refused);
+    const auto bad = query::search_fastest(stores, quick_request(failed_lately));
+
+    Values values = page_values("");
+    values.set("title", words("home_title"));
+    std::vector<std::string> ids = ids_of(asked.answer);
+    List failed;
+    for (const FailedJob& one : failed_families(bad.answer.hits, kMostFailed)) {
+      const auto found = query::record_of(stores, one.job);
+      if (!found) continue;
+      ids.push_back(one.job.event_id);
+      failed.push_back(failed_values(one, *found));
+    }
+    List notes;
+    if (!asked.answer.finished || !bad.answer.finished)
+      notes.push_back({"text", words("home_too_slow")});
+    if (asked.answer.hits.empty() && asked.answer.finished) {
+      notes.push_back({"text", words("no_own_jobs")});
+      auto all = query::search_fastest(stores_, quick_request(""));
+      if (all.store != nullptr) asked = std::move(all);
+      ids = ids_of(asked.answer);
+      values.set("jobs_title", words("newest_of_all"));
+    } else {
+      values.set("jobs_title", words("your_newest"));
+    }
+    if (auto kept = record(ids); !kept) return not_recorded(kept.error());
+    values.set("notes", notes);
+    values.set("has_failed", !failed.empty());
+    values.set("failed", failed);
+    values.set("all_own", ".?q=" + percent_encoded(mine));
+    values.set("all_failed", ".?q=" + percent_encoded(failed_lately));
+    add_job_list(values, asked.answer.hits, "");
+    return page("home", std::move(values));
+  }
+
+  // For a list that a page has beside others, without lines.
+  Searchable::Request quick_request(const std::string& text) const {
+    Searchable::Request request{.query = parsed_query(text).query, .limit = kJobsOfAPage};
+    request.most_lines = 0;
+    request.stop = context_.stop;
+    request.deadline =
+        std::min(context_.deadline, std::chrono::steady_clock::now() + kMostSearchTime);
+    return request;
+  }
+
   // ---- the jobs of a search
 
   Response jobs(const Target& target) {
@@ -67,7 +133,7 @@ class Answering {
     const query::Parsed parsed = parsed_query(text);
     if (parsed.error) return wrong_query(text, *parsed.error);
     Values values = search_values(text);
-    values.set("title", text.empty() ? "The newest jobs" : "Jobs found");
+    values.set("title", words(text.empty() ? "newest_jobs" : "jobs_found"));
     Searchable::Request request = request_of(target, parsed.query);
     request.deadline =
         std::min(context_.deadline, std::chrono::steady_clock::now() + kMostSearchTime);
@@ -76,57 +142,33 @@ class Answering {
     const Searchable::Answer& found = asked.answer;
     if (auto kept = record(ids_of(found)); !kept) return not_recorded(kept.error());
 
-    List rows;
-    for (const Searchable::Hit& hit : found.hits) rows.push_back(row_of(hit));
-    values.set("has_jobs", !rows.empty());
-    values.set("jobs", rows);
+    add_job_list(values, found.hits, way_to_first_page(request_.target));
     if (found.finished && found.next.empty() && request.after.empty() && !text.empty()) {
       const std::size_t count = found.hits.size();
-      values.set("title", std::to_string(count) + (count == 1 ? " job found" : " jobs found"));
+      values.set("title", count == 1 ? words("one_job_found")
+                                     : words("all_jobs_found", {std::to_string(count)}));
     }
     List notes;
     const bool narrows = !target.query_value("narrow").empty();
     if (narrows && !add_facets(values, request, text, *asked.store))
-      notes.push_back({"text", "Counting these takes too long. Narrow the search first."});
+      notes.push_back({"text", words("counting_too_long")});
     if (found.hits.empty() && found.finished)
-      notes.push_back({"text", text.empty() ? "There are no jobs that you may see."
-                                            : "No job that you may see matches."});
+      notes.push_back({"text", words(text.empty() ? "no_jobs" : "no_match")});
     for (const std::string& problem : found.problems)
       notes.push_back({"text", printable(problem, 1000)});
     values.set("notes", notes);
     if (!found.next.empty()) {
       Values next;
       next.set("href", ".?q=" + percent_encoded(text) + "&after=" + percent_encoded(found.next));
-      next.set("text", found.finished ? "Older jobs"
-                                      : "Searched back to " +
-                                            (found.searched_back_to
-                                                 ? query::local_time(*found.searched_back_to)
-                                                 : "?") +
-                                            "; continue");
+      next.set(
+          "text",
+          found.finished
+              ? words("older_jobs")
+              : words("searched_back",
+                      {found.searched_back_to ? query::local_time(*found.searched_back_to) : "?"}));
       values.set("next", next);
     }
     return page("jobs", std::move(values));
-  }
-
-  static Values row_of(const Searchable::Hit& hit) {
-    const JobRow& job = hit.job;
-    Values row = run_values(job);
-    List lines;
-    for (const Searchable::Line& line : hit.lines) {
-      Values values;
-      values.set("number",
-                 (line.part == JobPart::kScript ? "" : "env ") + std::to_string(line.number));
-      set_html(values, shown_line(line.text, line.marks));
-      lines.push_back(std::move(values));
-    }
-    row.set("has_lines", !lines.empty());
-    row.set("lines", lines);
-    row.set("href", job_path(job));
-    row.set("id", printable(job.id));
-    row.set("name", query::shown(job.name));
-    row.set("owner", query::user_text(job));
-    row.set("time", query::local_time(job.time));
-    return row;
   }
 
   // How many of the matches have which value, with a link to those. False if counting takes too
@@ -182,7 +224,7 @@ class Answering {
 
   Response wrong_query(const std::string& text, const query::ParseError& error) const {
     Values values = search_values(text);
-    values.set("title", "Jobs found");
+    values.set("title", words("jobs_found"));
     values.set("error", Values("text", query::error_text(text, error, "search")));
     return page("jobs", std::move(values), 400);
   }
@@ -190,7 +232,6 @@ class Answering {
   // What the page of a search has, whatever was found.
   Values search_values(const std::string& text) const {
     Values values = page_values(text);
-    values.set("zone", local_zone(system_clock().now()));
     std::string fields;
     for (const std::string& name : query_field_names())
       fields += (fields.empty() ? "" : " ") + name;
@@ -236,7 +277,7 @@ class Answering {
       const auto asked = query::search_fastest(stores, request);
       if (asked.store == nullptr) return refused(asked.refused);
       const Searchable::Answer& answer = asked.answer;
-      if (!answer.finished) return sentence(503, "This search takes too long. Narrow it.");
+      if (!answer.finished) return sentence(503, words("search_too_long"));
       for (const Searchable::Hit& hit : answer.hits)
         csv += query::csv_line(query::job_cells(hit.job));
       for (std::string& id : ids_of(answer)) ids.push_back(std::move(id));
@@ -254,19 +295,26 @@ class Answering {
 
   // ---- one job
 
-  Response job(const Target& target, const std::string& part) {
+  // Where "job/CLUSTER/ID?at=TIME" leads; nothing for another address.
+  static std::optional<Searchable::Selector> selector_of(const Target& target) {
+    if (target.path.size() < 3 || target.path[0] != "job") return std::nullopt;
     Searchable::Selector selector{.id = target.path[2], .cluster = target.path[1]};
-    if (const std::string at = target.query_value("at"); !at.empty()) {
-      selector.time = parse_rfc3339(at);
-      if (!selector.time) return no_job(selector);
-    }
-    auto asked = query::get_fastest(stores_, selector, {}, kMostOfOneId);
+    const std::string at = target.query_value("at");
+    if (at.empty()) return selector;
+    selector.time = parse_rfc3339(at);
+    return selector.time ? std::optional(std::move(selector)) : std::nullopt;
+  }
+
+  Response job(const Target& target, const std::string& part) {
+    const auto selector = selector_of(target);
+    if (!selector) return no_job({.id = target.path[2], .cluster = target.path[1]});
+    auto asked = query::get_fastest(stores_, *selector, {}, kMostOfOneId);
     if (asked.store == nullptr) return refused(asked.refused);
-    if (part == "compare" && !asked.answer.empty()) return comparison(target, asked.answer.front());
+    if (part == "compare" && !asked.answer.empty()) return since_it_worked(asked.answer.front());
     std::vector<std::string> ids;
     for (const Searchable::Record& found : asked.answer) ids.push_back(found.job.event_id);
     if (auto kept = record(ids); !kept) return not_recorded(kept.error());
-    if (asked.answer.empty()) return no_job(selector);
+    if (asked.answer.empty()) return no_job(*selector);
     if (part == "script") return script_of(asked.answer.front());
     const JobRow& job = asked.answer.front().job;
     const std::string root = way_to_first_page(request_.target);
@@ -275,51 +323,69 @@ class Answering {
         asked.answer, query::family_of(stores_, job, std::nullopt, kMostRuns, refusals), root);
     const bool worked = query::earlier_run(stores_, job, refusals).has_value();
     Values since;
-    since.set("href", root + compare_path(job, nullptr));
-    since.set("text", query::succeeded(job) ? "What changed since the run before"
-                                            : "What changed since it last worked");
+    since.set("href", root + job_path(job, "compare"));
+    since.set("text", words(query::succeeded(job) ? "since_before" : "since_worked"));
     values.set("since", worked ? since : Values(false));
     add_page_values(values, "");
     return page("job", std::move(values));
   }
 
-  // With the job that the address names, else with the last of its family that went well.
-  Response comparison(const Target& target, const Searchable::Record& after) {
+  // With the last of its family that went well.
+  Response since_it_worked(const Searchable::Record& after) {
     std::vector<query::Refusal> refusals;
-    std::optional<JobRow> other;
-    const std::string id = target.query_value("with");
-    if (id.empty()) {
-      if (const auto run = query::earlier_run(stores_, after.job, refusals)) other = run->job;
-    } else if (const auto time = parse_rfc3339(target.query_value("time"))) {
-      other.emplace();
-      other->id = id;
-      other->cluster = target.query_value("cluster");
-      other->time = *time;
+    const auto run = query::earlier_run(stores_, after.job, refusals);
+    auto before = run ? query::record_of(stores_, run->job) : std::nullopt;
+    if (before) return compared({*std::move(before), after});
+    if (auto kept = record({after.job.event_id}); !kept) return not_recorded(kept.error());
+    if (!refusals.empty()) return refused(refusals);
+    return sentence(404, words("nothing_before", {printable(after.job.id)}));
+  }
+
+  // The jobs that the address names.
+  Response comparison(const Target& target) {
+    const std::vector<std::string> keys = target.query_values("job");
+    if (keys.size() > kMostCompared)
+      return sentence(400, words("too_many_jobs", {std::to_string(kMostCompared)}));
+    std::vector<Searchable::Record> jobs;
+    for (const std::string& key : keys) {
+      const auto named = parse_target("/" + key);
+      const auto selector = named ? selector_of(*named) : std::nullopt;
+      if (!selector) return sentence(404, words("no_page"));
+      auto asked = query::get_fastest(stores_, *selector, {}, 1);
+      if (asked.store == nullptr) return refused(asked.refused);
+      if (asked.answer.empty()) {
+        if (auto kept = record({}); !kept) return not_recorded(kept.error());
+        return no_job(*selector);
+      }
+      const bool is_new = std::none_of(jobs.begin(), jobs.end(), [&](const auto& other) {
+        return other.job.event_id == asked.answer.front().job.event_id &&
+               other.job.id == asked.answer.front().job.id;
+      });
+      if (is_new) jobs.push_back(std::move(asked.answer.front()));
     }
-    const auto before = other ? query::record_of(stores_, *other) : std::nullopt;
-    std::vector<std::string> ids{after.job.event_id};
-    if (before) ids.push_back(before->job.event_id);
+    if (jobs.size() < 2) return sentence(400, words("too_few_jobs"));
+    std::stable_sort(jobs.begin(), jobs.end(),
+                     [](const auto& a, const auto& b) { return a.job.time < b.job.time; });
+    return compared(jobs);
+  }
+
+  Response compared(const std::vector<Searchable::Record>& jobs) {
+    std::vector<std::string> ids;
+    for (const Searchable::Record& job : jobs) ids.push_back(job.job.event_id);
     if (auto kept = record(ids); !kept) return not_recorded(kept.error());
-    if (!before && !refusals.empty()) return refused(refusals);
-    if (!before && !id.empty()) return no_job({.id = id, .cluster = target.query_value("cluster")});
-    if (!before) {
-      return sentence(
-          404, "No earlier run of job " + printable(after.job.id) + " that went well is known.");
-    }
-    Values values = compare_values(*before, after, way_to_first_page(request_.target));
+    Values values = compare_values(jobs, way_to_first_page(request_.target));
     add_page_values(values, "");
     return page("compare", std::move(values));
   }
 
   Response no_job(const Searchable::Selector& selector) const {
-    return sentence(404, "There is no job " + printable(selector.id) + " on the cluster " +
-                             printable(*selector.cluster) + ", or you may not see it.");
+    return sentence(404, words("no_job", {printable(selector.id), printable(*selector.cluster)}));
   }
 
   // The bytes themselves, which a browser stores and does not show.
   Response script_of(const Searchable::Record& record) const {
     const auto script = query::script_text(record);
-    if (!script) return sentence(404, "No script of this job is stored.");
+    if (!script) return sentence(404, words("no_script"));
     std::string name = record.job.id;
     std::replace_if(
         name.begin(), name.end(),
@@ -362,13 +428,12 @@ class Answering {
     return context_.record(fields_);
   }
   Response not_recorded(const Error& error) const {
-    return sentence(503, "The page cannot log what it is asked, so it does not answer: " +
-                             printable(error.message()));
+    return sentence(503, words("not_logged", {printable(error.message())}));
   }
   Response refused(const std::vector<query::Refusal>& refused) const {
-    return sentence(503,
-                    "The archive cannot be read now: " +
-                        (refused.empty() ? "no sink" : printable(refused.front().error.message())));
+    return sentence(
+        503, words("not_readable", {refused.empty() ? words("no_sink")
+                                                    : printable(refused.front().error.message())}));
   }
 
   const Request& request_;
@@ -393,23 +458,20 @@ std::optional<Response> asset_page(const Target& target) {
 
 Response answer(const Request& request, const Context& context) {
   const auto target = parse_target(request.target);
-  if (!target) return plain_page(404, "There is no such page.", request.target);
+  if (!target) return plain_page(404, words("no_page"), request.target);
   if (auto found = asset_page(*target)) return *std::move(found);
   auto caller = context.find_caller(request.login);
   if (!caller) {
     return caller.error().kind() == ErrorKind::kPermanent
-               ? plain_page(403, printable(request.login) + " has no account on this host.",
-                            request.target)
-               : plain_page(
-                     503,
-                     "It cannot be found out who you are: " + printable(caller.error().message()),
-                     request.target);
+               ? plain_page(403, words("no_account", {printable(request.login)}), request.target)
+               : plain_page(503, words("who_unknown", {printable(caller.error().message())}),
+                            request.target);
   }
   auto response = call_plugin("its plugin", ErrorKind::kPermanent, [&]() -> Result<Response> {
     return Answering(request, context, *std::move(caller)).run(*target);
   });
   if (response) return *std::move(response);
-  return plain_page(500, "This page cannot be made: " + printable(response.error().message()),
+  return plain_page(500, words("not_made", {printable(response.error().message())}),
                     request.target);
 }
 

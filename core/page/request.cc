@@ -7,6 +7,7 @@
 #include "core/base/random.h"
 #include "core/base/sha256.h"
 #include "core/base/text.h"
+#include "core/page/templates.h"
 
 namespace scriptorium::page {
 namespace {
@@ -46,9 +47,20 @@ Gate::Admitted nobody(Response answer, std::string reason, bool closes) {
 
 }  // namespace
 
-std::string Target::query_value(const std::string& name) const {
-  const auto found = query.find(name);
+std::string Target::query_value(std::string_view name) const {
+  const auto found =
+      std::find_if(query.begin(), query.end(), [&](const auto& one) { return one.first == name; });
   return found == query.end() ? std::string{} : found->second;
+}
+
+bool Target::has_query(std::string_view name) const { return !query_values(name).empty(); }
+
+std::vector<std::string> Target::query_values(std::string_view name) const {
+  std::vector<std::string> values;
+  for (const auto& [key, value] : query) {
+    if (key == name) values.push_back(value);
+  }
+  return values;
 }
 
 std::optional<Target> parse_target(std::string_view target) {
@@ -66,7 +78,7 @@ std::optional<Target> parse_target(std::string_view target) {
     auto name = decoded(cut(value, '='), true);
     auto text = decoded(value, true);
     if (!name || !text) return std::nullopt;
-    parsed.query.try_emplace(*std::move(name), *std::move(text));
+    parsed.query.emplace_back(*std::move(name), *std::move(text));
   }
   return parsed;
 }
@@ -99,15 +111,14 @@ std::string percent_encoded(std::string_view bytes) {
 
 Gate::Admitted ProxyGate::admit(const Head& head) {
   if (!head.peer || std::find(proxies_.begin(), proxies_.end(), *head.peer) == proxies_.end()) {
-    return nobody(plain_page(403, "Only the site's web server may ask here.", head.target),
+    return nobody(plain_page(403, words("not_the_proxy"), head.target),
                   "a connection of uid " + (head.peer ? std::to_string(*head.peer) : "?") +
                       ", which is not in serve.proxy_users",
                   true);
   }
   if (head.users.size() != 1 || head.users.front().empty()) {
     return nobody(
-        plain_page(403, "The web server did not say who you are, so there is no page.",
-                   head.target),
+        plain_page(403, words("no_login"), head.target),
         std::to_string(head.users.size()) + " headers X-Remote-User instead of one with a name",
         true);
   }
@@ -127,8 +138,7 @@ Result<std::unique_ptr<KeyGate>> KeyGate::create(std::string login, std::string 
 
 Gate::Admitted KeyGate::admit(const Head& head) {
   if (head.hosts.size() != 1 || head.hosts.front() != host_)
-    return nobody(plain_page(403, "Open the address exactly as it was printed.", head.target), "",
-                  true);
+    return nobody(plain_page(403, words("wrong_host"), head.target), "", true);
   for (std::string_view cookies : head.cookies) {
     while (!cookies.empty()) {
       std::string_view value = cut(cookies, ';');
@@ -139,12 +149,8 @@ Gate::Admitted KeyGate::admit(const Head& head) {
   const auto target = parse_target(head.target);
   const std::string key = target ? target->query_value("key") : std::string{};
   if (key_.empty() || !is_same_secret(key, key_)) {
-    return nobody(
-        plain_page(403,
-                   key.empty() ? "This page is for the person who started it."
-                               : "This address was used already. Start the command again.",
-                   head.target),
-        "", true);
+    return nobody(plain_page(403, words(key.empty() ? "not_yours" : "key_used"), head.target), "",
+                  true);
   }
   key_.clear();
   Response answer{.status = 303, .body = {}};

@@ -2,7 +2,6 @@
 
 #include <sys/types.h>
 
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,10 +16,12 @@ namespace scriptorium::page {
 
 // The part of an address that a page depends on, decoded.
 struct Target {
-  std::vector<std::string> path;             // "/job/c/4711": "job", "c", "4711"
-  std::map<std::string, std::string> query;  // the first of each name
+  std::vector<std::string> path;                           // "/job/c/4711": "job", "c", "4711"
+  std::vector<std::pair<std::string, std::string>> query;  // names and values
 
-  std::string query_value(const std::string& name) const;  // "" if there is none
+  std::string query_value(std::string_view name) const;  // the first; "" if there is none
+  bool has_query(std::string_view name) const;
+  std::vector<std::string> query_values(std::string_view name) const;
 };
 // Nothing for an address that begins with another than '/', has an empty, "." or ".." part before
 // its last, or a '%' that is no escape. A '+' is a blank in the query only.

@@ -23,6 +23,7 @@
 
 #include "core/base/text.h"
 #include "core/base/thrown.h"
+#include "core/page/templates.h"
 #include "core/serve/door.h"
 
 namespace scriptorium::page {
@@ -94,17 +95,16 @@ std::optional<Response> refusal_of(const Parser& parser) {
   const Fields& request = parser.get();
   const std::string_view target = target_of(request);
   if (request.method() != http::verb::get && request.method() != http::verb::head) {
-    Response refusal = plain_page(405, "Only GET and HEAD are allowed.", target);
+    Response refusal = plain_page(405, words("only_get"), target);
     refusal.headers.emplace_back("Allow", "GET, HEAD");
     return refusal;
   }
   if (request.version() != 11 && request.version() != 10)
-    return plain_page(505, "Only HTTP/1.1 is spoken here.", target);
+    return plain_page(505, words("only_http"), target);
   if (request.count(http::field::transfer_encoding) > 0 ||
       parser.content_length().value_or(0) > 0 || request.count(http::field::content_length) > 1)
-    return plain_page(413, "A request has no body here.", target);
-  if (request.count(http::field::host) != 1)
-    return plain_page(400, "A request names its host once.", target);
+    return plain_page(413, words("no_body"), target);
+  if (request.count(http::field::host) != 1) return plain_page(400, words("one_host"), target);
   return std::nullopt;
 }
 
@@ -226,9 +226,9 @@ class Server::Impl {
         error == http::error::header_limit || error == http::error::buffer_overflow;
     const bool has_body = error == http::error::body_limit;
     send(client,
-         is_long    ? plain_page(431, "The head of the request is too long.", "/")
-         : has_body ? plain_page(413, "A request has no body here.", "/")
-                    : plain_page(400, "The request is not HTTP.", "/"),
+         is_long    ? plain_page(431, words("head_too_long"), "/")
+         : has_body ? plain_page(413, words("no_body"), "/")
+                    : plain_page(400, words("not_http"), "/"),
          false, false);
   }
 
@@ -252,8 +252,7 @@ class Server::Impl {
     }
     const auto known = persons_.find(admitted.login);
     if (known != persons_.end() && known->second.requests >= service_.limits.requests_of_user) {
-      Response busy =
-          plain_page(429, "You ask for too many pages at a time. Wait for some.", target);
+      Response busy = plain_page(429, words("too_many"), target);
       busy.headers.emplace_back("Retry-After", "1");
       return send(client, std::move(busy), is_head, keeps_open);
     }

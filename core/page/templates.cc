@@ -1,6 +1,8 @@
 #include "core/page/templates.h"
 
 #include <algorithm>
+#include <functional>
+#include <map>
 
 #include "core/base/sha256.h"
 #include "core/page/embedded.h"
@@ -9,42 +11,109 @@
 namespace scriptorium::page {
 namespace {
 
-std::string_view template_text(std::string_view name) {
-  for (const Embedded& file : embedded_files()) {
-    if (file.name == std::string(name) + ".mustache") return file.bytes;
+constexpr std::string_view kTextTag = "{{t.";
+constexpr std::string_view kTemplate = ".mustache";
+
+using Texts = std::map<std::string, std::string, std::less<>>;
+
+Texts read_texts(std::string_view file) {
+  constexpr std::string_view kIs = " = ";
+  Texts texts;
+  while (!file.empty()) {
+    const std::string_view line = file.substr(0, file.find('\n'));
+    file.remove_prefix(std::min(line.size() + 1, file.size()));
+    const std::size_t end = line.find(kIs);
+    if (line.starts_with('#') || end == std::string_view::npos) continue;
+    texts.emplace(line.substr(0, end), line.substr(end + kIs.size()));
   }
-  return {};
+  return texts;
+}
+
+const Texts& texts() {
+  static const Texts kTexts = [] {
+    const auto files = embedded_files();
+    const auto found = std::find_if(files.begin(), files.end(),
+                                    [](const Embedded& file) { return file.name == "texts.txt"; });
+    return read_texts(found->bytes);
+  }();
+  return kTexts;
+}
+
+std::string text_of(std::string_view key) {
+  const auto found = texts().find(key);
+  return found == texts().end() ? std::string(key) : found->second;
+}
+
+std::string with_texts(std::string_view bytes) {
+  std::string result;
+  while (true) {
+    const std::size_t begin = bytes.find(kTextTag);
+    const std::size_t end = bytes.find("}}", begin);
+    if (end == std::string_view::npos) return result.append(bytes);
+    const std::size_t key = begin + kTextTag.size();
+    result.append(bytes.substr(0, begin)).append(text_of(bytes.substr(key, end - key)));
+    bytes.remove_prefix(end + 2);
+  }
+}
+
+using Templates = std::vector<std::pair<std::string, std::string>>;  // without ".mustache"
+
+const Templates& templates() {
+  static const Templates kAll = [] {
+    Templates all;
+    for (const Embedded& file : embedded_files()) {
+      if (!file.name.ends_with(kTemplate)) continue;
+      all.emplace_back(file.name.substr(0, file.name.size() - kTemplate.size()),
+                       with_texts(file.bytes));
+    }
+    return all;
+  }();
+  return kAll;
+}
+
+const std::string& template_text(std::string_view name) {
+  return std::find_if(templates().begin(), templates().end(),
+                      [&](const auto& one) { return one.first == name; })
+      ->second;
 }
 
 kainjow::mustache::partial part(std::string_view name) {
-  return {[name] { return std::string(template_text(name)); }};
+  return {[name] { return template_text(name); }};
 }
 
 }  // namespace
 
+std::string words(std::string_view key, std::initializer_list<std::string> values) {
+  const std::string text = text_of(key);
+  std::string_view rest = text;
+  std::string result;
+  for (const std::string& value : values) {
+    const std::size_t place = std::min(rest.find("{}"), rest.size());
+    result.append(rest.substr(0, place)).append(value);
+    rest.remove_prefix(std::min(place + 2, rest.size()));
+  }
+  return result.append(rest);
+}
+
 void set_html(Values& values, const Html& html) { values.set("html", html.text); }
 
 std::string filled(std::string_view name, Values values, const std::string& root) {
-  values.set("head", part("head"));
-  values.set("foot", part("foot"));
+  for (const char* name : {"head", "foot", "meter", "job_rows"}) values.set(name, part(name));
   values.set("root", root);
   values.set("assets", root + "static/" + assets_hash() + "/");
-  kainjow::mustache::mustache page{std::string(template_text(name))};
+  kainjow::mustache::mustache page{template_text(name)};
   return page.render(values);
 }
 
 std::vector<std::pair<std::string_view, std::string_view>> all_templates() {
-  std::vector<std::pair<std::string_view, std::string_view>> all;
-  for (const Embedded& file : embedded_files()) {
-    if (file.name.ends_with(".mustache")) all.emplace_back(file.name, file.bytes);
-  }
-  return all;
+  return {templates().begin(), templates().end()};
 }
 
 Asset asset(std::string_view name) {
   for (const Embedded& file : embedded_files()) {
     if (file.name != name) continue;
     if (name.ends_with(".css")) return {file.bytes, "text/css; charset=utf-8"};
+    if (name.ends_with(".js")) return {file.bytes, "text/javascript; charset=utf-8"};
     if (name.ends_with(".svg")) return {file.bytes, "image/svg+xml"};
   }
   return {};

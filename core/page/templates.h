@@ -1,5 +1,6 @@
 #pragma once
 
+#include <initializer_list>
 #include <kainjow/mustache.hpp>
 #include <string>
 #include <string_view>
@@ -13,6 +14,10 @@
 namespace scriptorium::page {
 
 using Values = kainjow::mustache::data;
+
+// A text of core/page/texts.txt, with a value in place of each {}. A key that is not there is a
+// fault of the program, and its own text.
+std::string words(std::string_view key, std::initializer_list<std::string> values = {});
 
 // The value "html", which templates hold as it is; they escape all others.
 void set_html(Values& values, const Html& html);

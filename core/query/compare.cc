@@ -25,40 +25,39 @@ std::string words_text(const std::vector<std::string>& list) {
   return text;
 }
 
-std::vector<FactChange> request_changes(const JobRow& a, const JobRow& b) {
-  std::vector<FactChange> all{
-      {"name", shown(a.name), shown(b.name)},
-      {"user", user_text(a), user_text(b)},
-      {"account", shown(a.account), shown(b.account)},
-      {"partition", shown(a.partition), shown(b.partition)},
-      {"qos", shown(a.qos), shown(b.qos)},
-      {"work dir", shown(a.work_dir), shown(b.work_dir)},
-      {"interpreter", shown(a.interpreter), shown(b.interpreter)},
-      {"array", shown(a.array_task_spec), shown(b.array_task_spec)},
-      {"time limit", limit_text(a), limit_text(b)},
-      {"CPUs", number_text(a.cpus), number_text(b.cpus)},
-      {"memory", room_text(a.memory_limit_bytes), room_text(b.memory_limit_bytes)},
-      {"GPUs", number_text(a.gpus), number_text(b.gpus)},
-  };
-  std::erase_if(all, [](const FactChange& fact) { return fact.before == fact.after; });
-  return all;
-}
-
-std::vector<FactChange> outcomes(const JobRow& a, const JobRow& b) {
-  std::vector<FactChange> all{
-      {"state", state_text(a), state_text(b)},
-      {"elapsed", elapsed_text(a), elapsed_text(b)},
-      {"memory", memory_text(a), memory_text(b)},
-      {"CPU", cpu_text(a), cpu_text(b)},
-      {"GPU", gpu_text(a), gpu_text(b)},
-      {"nodes", words_text(a.nodes), words_text(b.nodes)},
-      {"findings", words_text(a.findings), words_text(b.findings)},
-  };
-  std::erase_if(all, [](const FactChange& f) { return f.before.empty() && f.after.empty(); });
-  return all;
+std::vector<FactChange> changes_of(std::vector<Fact> before, std::vector<Fact> after) {
+  std::vector<FactChange> changes;
+  for (std::size_t i = 0; i < before.size(); ++i)
+    changes.push_back({before[i].name, std::move(before[i].value), std::move(after[i].value)});
+  return changes;
 }
 
 }  // namespace
+
+std::vector<Fact> request_facts(const JobRow& job) {
+  return {{"name", shown(job.name)},
+          {"user", user_text(job)},
+          {"account", shown(job.account)},
+          {"partition", shown(job.partition)},
+          {"qos", shown(job.qos)},
+          {"work dir", shown(job.work_dir)},
+          {"interpreter", shown(job.interpreter)},
+          {"array", shown(job.array_task_spec)},
+          {"time limit", limit_text(job)},
+          {"CPUs", number_text(job.cpus)},
+          {"memory", room_text(job.memory_limit_bytes)},
+          {"GPUs", number_text(job.gpus)}};
+}
+
+std::vector<Fact> outcome_facts(const JobRow& job) {
+  return {{"state", state_text(job)},
+          {"elapsed", elapsed_text(job)},
+          {"memory", memory_text(job)},
+          {"CPU", cpu_text(job)},
+          {"GPU", gpu_text(job)},
+          {"nodes", words_text(job.nodes)},
+          {"findings", words_text(job.findings)}};
+}
 
 bool Comparison::differs() const {
   return script_differs() || !environment.empty() || modules.any() || directives.any() ||
@@ -78,8 +77,11 @@ Comparison compare(const Searchable::Record& before, const Searchable::Record& a
     result.environment = environment_diff(*old_environment, *new_environment);
   result.modules = list_diff(before.job.modules, after.job.modules);
   result.directives = list_diff(before.job.directives, after.job.directives);
-  result.request = request_changes(before.job, after.job);
-  result.outcome = outcomes(before.job, after.job);
+  result.request = changes_of(request_facts(before.job), request_facts(after.job));
+  std::erase_if(result.request, [](const FactChange& fact) { return fact.before == fact.after; });
+  result.outcome = changes_of(outcome_facts(before.job), outcome_facts(after.job));
+  std::erase_if(result.outcome,
+                [](const FactChange& fact) { return fact.before.empty() && fact.after.empty(); });
   return result;
 }
 

@@ -10,6 +10,14 @@
 // What differs between two jobs. Pure.
 namespace scriptorium::query {
 
+struct Fact {
+  const char* name = "";
+  std::string value;  // printable; "" if unknown
+};
+// Of every job the same facts, in one order.
+std::vector<Fact> request_facts(const JobRow& job);  // name, account, limits, work dir, ...
+std::vector<Fact> outcome_facts(const JobRow& job);  // state, time, memory, use, ...
+
 struct FactChange {
   std::string name;
   std::string before;  // printable; "" if unknown
@@ -25,9 +33,8 @@ struct Comparison {
   bool has_environments = false;
   ListChange modules;
   ListChange directives;
-  std::vector<FactChange>
-      request;  // name, account, partition, limits, work dir: what was asked for
-  std::vector<FactChange> outcome;  // state, time, memory, use; does not count as a difference
+  std::vector<FactChange> request;  // what was asked for, if it differs
+  std::vector<FactChange> outcome;  // what is known; does not count as a difference
 
   bool script_differs() const { return count_edits(script).any(); }
   bool differs() const;

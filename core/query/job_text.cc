@@ -20,6 +20,12 @@ std::string share_text(const std::optional<double>& ratio,
   return std::to_string(std::lround(*ratio * 100)) + " % of " + std::to_string(*count);
 }
 
+// "3.5 GiB of 8 GiB"; either may be "".
+std::string used_of(const std::string& used, const std::string& limit) {
+  if (limit.empty()) return used;
+  return used + (used.empty() ? "of " : " of ") + limit;
+}
+
 }  // namespace
 
 std::string local_time(Timestamp time) { return local_text(time).substr(0, 16); }
@@ -63,11 +69,14 @@ std::string elapsed_text(const JobRow& job) {
   return job.elapsed_seconds ? format_seconds(*job.elapsed_seconds) : std::string{};
 }
 
+std::string time_use_text(const JobRow& job) {
+  const auto limit = job.time_limit_seconds;
+  return used_of(elapsed_text(job), limit ? format_seconds(static_cast<double>(*limit)) : "");
+}
+
 std::string memory_text(const JobRow& job) {
-  if (!job.memory_peak_bytes)
-    return job.memory_limit_bytes ? "of " + format_bytes(*job.memory_limit_bytes) : std::string{};
-  return format_bytes(*job.memory_peak_bytes) +
-         (job.memory_limit_bytes ? " of " + format_bytes(*job.memory_limit_bytes) : "");
+  return used_of(job.memory_peak_bytes ? format_bytes(*job.memory_peak_bytes) : "",
+                 job.memory_limit_bytes ? format_bytes(*job.memory_limit_bytes) : "");
 }
 
 std::string cpu_text(const JobRow& job) { return share_text(job.cpu_ratio, job.cpus); }

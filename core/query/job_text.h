@@ -21,10 +21,11 @@ bool succeeded(const JobRow& job);                          // COMPLETED with ex
 // How the state is to be taken; kUnknown also while the job waits or runs.
 enum class Ending : std::uint8_t { kUnknown, kGood, kStopped, kBad };  // kStopped: cancelled, ...
 Ending ending_of(const JobRow& job);
-std::string elapsed_text(const JobRow& job);  // "1 h 10 min"
-std::string memory_text(const JobRow& job);   // "3.5 GiB of 8 GiB"
-std::string cpu_text(const JobRow& job);      // "97 % of 16"
-std::string gpu_text(const JobRow& job);      // "12 % of 2"
+std::string elapsed_text(const JobRow& job);   // "1 h 10 min"
+std::string time_use_text(const JobRow& job);  // "1 h 10 min of 2 h"
+std::string memory_text(const JobRow& job);    // "3.5 GiB of 8 GiB"
+std::string cpu_text(const JobRow& job);       // "97 % of 16"
+std::string gpu_text(const JobRow& job);       // "12 % of 2"
 // " after 1 h 10 min, 2026-11-20 10:00 to 2026-11-20 11:10", behind the state.
 std::string span_text(const JobRow& job);
 

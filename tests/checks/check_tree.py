@@ -20,6 +20,8 @@ words and exits 1.
                       takes for an option
   waits               no system test waits for less than a minute, and no fast test asserts that
                       something takes less: a busy machine would fail it
+  texts               every text of the pages is in core/page/texts.txt, once and used: templates
+                      have no words of their own, sources name only keys that are there
   exports FOLDER      every plugin in FOLDER exports its descriptor and nothing else
 Exit 77: skipped, with the reason.
 """
@@ -296,6 +298,43 @@ def check_committed():
             problem(file, 1, "begins with '-'")
         if file.is_file() and file.stat().st_size > MOST_BYTES:
             problem(file, 1, f"{file.stat().st_size} bytes; {MOST_BYTES} at most")
+
+
+# ---- texts ---------------------------------------------------------------------------------------
+PAGE = ROOT / "core" / "page"
+
+
+def check_texts():
+    table, texts = PAGE / "texts.txt", {}
+    for number, line in lines(table):
+        key, is_text, _ = line.partition(" = ")
+        if not line or line.startswith("#"):
+            continue
+        if not is_text or key in texts:
+            problem(table, number, "no text, or one with a key that another has")
+        texts[key] = number
+    used = set()
+    for file in files("core/page/templates/*"):
+        for number, line in lines(file):
+            keys = re.findall(r"{{t\.(\w+)}}", line)
+            used.update(keys)
+            for key in keys:
+                if key not in texts:
+                    problem(file, number, f"{key} is not in {table.name}")
+            # Samples of the query language are no texts.
+            bare = re.sub(r"<code>.*?</code>|<!doctype html>|{{{?[^}]*}?}}|&\w+;", "", line)
+            labels = re.findall(r'(?:aria-label|title|placeholder|alt)="([^"]+)"', bare)
+            if re.search("[A-Za-z]", "".join([re.sub("<[^>]*>", "", bare), *labels])):
+                problem(file, number, "words that are not in " + table.name)
+    for file in sources("core/page"):
+        text = file.read_text()
+        used.update(re.findall(r'"(\w+)"', text))
+        for call in re.finditer(r"\bwords\(([^;{]*)", text):
+            for key in set(re.findall(r'"([a-z]\w+)"', call[1])) - texts.keys():
+                problem(file, text.count("\n", 0, call.start()) + 1,
+                        f"{key} is not in {table.name}")
+    for key in texts.keys() - used:
+        problem(table, texts[key], f"nothing uses {key}")
 
 
 # ---- waits ---------------------------------------------------------------------------------------

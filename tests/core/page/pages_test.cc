@@ -94,6 +94,14 @@ Searchable::Record record_of(const std::string& user, const std::string& id,
   return record;
 }
 
+// Without the one script that every page has.
+std::string without_own_script(const std::string& body) {
+  static const std::regex kOwn(R"re(<script src="[./]*static/[0-9a-f]+/app.js" defer></script>)re");
+  std::smatch found;
+  EXPECT_TRUE(std::regex_search(body, found, kOwn));
+  return std::regex_replace(body, kOwn, "");
+}
+
 class Pages : public ::testing::Test {
  protected:
   Response get(const std::string& target, const std::string& login = "alice") {
@@ -132,7 +140,7 @@ class Pages : public ::testing::Test {
   bool can_record_ = true;
 };
 
-TEST_F(Pages, TheFirstPageHasTheReadersNewestJobs) {
+TEST_F(Pages, TheFirstPageHasTheReadersOwnNewestJobs) {
   store_.records = {record_of("alice", "1"), record_of("bob", "2")};
   const Response page = get("/");
   EXPECT_EQ(page.status, 200U);
@@ -142,8 +150,69 @@ TEST_F(Pages, TheFirstPageHasTheReadersNewestJobs) {
   EXPECT_EQ(field("asked"), "/");
   EXPECT_EQ(field("hits"), "1");
   EXPECT_EQ(field("events"), "event of 1");
-  EXPECT_THAT(get("/", "support").body, HasSubstr("job/lab/2"));
+}
+
+TEST_F(Pages, WhoHasNoJobsGetsTheNewestThatThisPersonMaySee) {
+  store_.records = {record_of("alice", "1"), record_of("support", "2")};
+  EXPECT_THAT(get("/", "support").body, AllOf(HasSubstr("job/lab/2"), Not(HasSubstr("job/lab/1"))));
+  store_.records.pop_back();
+  const Response page = get("/", "support");
+  EXPECT_THAT(page.body, AllOf(HasSubstr("job/lab/1"), HasSubstr("No job of yours is stored")));
   EXPECT_EQ(field("sees"), "all");
+  EXPECT_EQ(field("events"), "event of 1");
+  EXPECT_THAT(get("/", "bob").body, Not(HasSubstr("job/lab/1")));
+}
+
+TEST_F(Pages, TheFirstPageSaysWhatFailedAndWhy) {
+  for (const char* id : {"5", "4", "3", "2", "1"}) {
+    Searchable::Record record = record_of("alice", id);
+    record.job.state = *id == '1' ? "COMPLETED" : "FAILED";
+    record.job.exit_code = *id == '1' ? 0 : 2;
+    record.job.family = *id == '3' ? 8 : 7;
+    Event use = test::make_event_value(id);
+    use.kind = "usage.job";
+    use.extra_json = R"({"usage": {"findings": [{"severity": "critical", "text": "why )" +
+                     std::string(id) + R"(<b>"}], "suggest": {"directives": ["#SBATCH --mem=)" +
+                     id + R"(G"]}}})";
+    record.later.push_back(std::make_shared<const Event>(std::move(use)));
+    store_.records.push_back(std::move(record));
+  }
+  store_.records.push_back(record_of("bob", "6"));
+  const std::string page = get("/").body;
+  const std::string failed =
+      page.substr(page.find("What failed"), page.find("Your newest") - page.find("What failed"));
+  EXPECT_THAT(
+      failed,
+      AllOf(HasSubstr("href=\"job/lab/5?at="), HasSubstr("2 more like it failed"),
+            HasSubstr("<li class=\"critical\">why 5&lt;b&gt;</li>"), HasSubstr("#SBATCH --mem=5G"),
+            HasSubstr("job/lab/3?at="), HasSubstr("#SBATCH --mem=3G"), Not(HasSubstr("why 4")),
+            Not(HasSubstr("job/lab/1?")), HasSubstr("href=\".?q=user%3Aalice%20verified%3Atrue%20state%3A%2A%20")));
+  EXPECT_THAT(page.substr(page.find("Your newest")), HasSubstr("job/lab/1?at="));
+  EXPECT_EQ(field("events"),
+            "event of 5,event of 4,event of 3,event of 2,event of 1,event of 5,"
+            "event of 3");
+  for (Searchable::Record& record : store_.records) record.job.state = "COMPLETED";
+  for (Searchable::Record& record : store_.records) record.job.exit_code = 0;
+  EXPECT_THAT(get("/").body, Not(HasSubstr("What failed")));
+}
+
+TEST_F(Pages, AListHasBarsOfWhatIsKnown) {
+  store_.records = {record_of("alice", "1")};
+  EXPECT_THAT(get("/").body, AllOf(Not(HasSubstr("<meter")), Not(HasSubstr(">GPUs<"))));
+  JobRow& job = store_.records[0].job;
+  job.elapsed_seconds = 1800;
+  job.time_limit_seconds = 7200;
+  job.cpus = 4;
+  job.cpu_ratio = 0.5;
+  job.gpus = 2;
+  job.gpu_ratio = 0.12;
+  EXPECT_THAT(
+      get("/").body,
+      AllOf(HasSubstr("30 min 0 s of 2 h 0 min"), HasSubstr("value=\"25\" aria-label=\"Time\""),
+            HasSubstr("value=\"50\" aria-label=\"CPU\""), HasSubstr("12 % of 2"),
+            Not(HasSubstr("aria-label=\"Memory\""))));
+  job.runs = 3;  // an array: its row has the figures of one task
+  EXPECT_THAT(get("/").body, Not(HasSubstr("<meter")));
 }
 
 TEST_F(Pages, ASearchIsParsedAndContinues) {
@@ -185,11 +254,11 @@ TEST_F(Pages, FacetsNarrowTheSearch) {
   EXPECT_FALSE(store_.asked_facets.visibility.all);
   const auto narrowed = query::parse("(gmx OR vasp) state:FAILED", Timestamp{});
   EXPECT_FALSE(narrowed.error);
-  EXPECT_THAT(get("/?narrow=1").body, HasSubstr("href=\".?q=state%3AFAILED\""));
-  EXPECT_THAT(get("/").body,
+  EXPECT_THAT(get("/?q=&narrow=1").body, HasSubstr("href=\".?q=state%3AFAILED\""));
+  EXPECT_THAT(get("/?q=").body,
               AllOf(HasSubstr("href=\".?q=&amp;narrow=1\""), Not(HasSubstr("Narrow it down"))));
   store_.can_count = false;
-  EXPECT_THAT(get("/?narrow=1").body,
+  EXPECT_THAT(get("/?q=&narrow=1").body,
               AllOf(HasSubstr("takes too long"), Not(HasSubstr("Narrow it down"))));
 }
 
@@ -251,19 +320,55 @@ TEST_F(Pages, WhatChangedSinceItLastWorked) {
                           HasSubstr("<span class=added>+exit &lt;3&gt;</span>"),
                           HasSubstr("<span class=added>+GROMACS/2024</span>"),
                           HasSubstr("<td>COMPLETED</td><td>FAILED</td>")));
-  EXPECT_EQ(field("events"), "event of 3,event of 1");
+  EXPECT_EQ(field("events"), "event of 1,event of 3");
   EXPECT_THAT(get("/job/lab/3").body, AllOf(HasSubstr("href=\"../../job/lab/3/compare?at="),
                                             HasSubstr("What changed since it last worked")));
 
-  const std::string with = "/job/lab/3/compare?with=2&cluster=lab&time=" +
-                           format_rfc3339(store_.records[1].job.time, TimePrecision::kNanoseconds);
-  EXPECT_THAT(get(with).body, HasSubstr("From job 2 to job 3"));
-  store_.records[1].job.user = "bob";
-  EXPECT_EQ(get(with).status, 404U);
   store_.records.pop_back();
   EXPECT_EQ(get("/job/lab/3/compare").status, 404U);
   EXPECT_THAT(get("/job/lab/3").body, Not(HasSubstr("What changed since")));
-  EXPECT_EQ(get("/job/lab/3/compare?with=2&cluster=lab&time=x").status, 404U);
+}
+
+TEST_F(Pages, ChosenJobsAreCompared) {
+  store_.records = {record_of("alice", "3", "#!/bin/bash\nexit <3>\n"), record_of("alice", "2"),
+                    record_of("alice", "1"), record_of("bob", "4")};
+  for (std::size_t i = 0; i < store_.records.size(); ++i) {
+    JobRow& job = store_.records[i].job;
+    job.time.nanoseconds -= static_cast<std::int64_t>(i) * kSecond;
+    job.partition = job.id == "1" ? "<b>short" : "long";
+    job.account = "chem";
+    job.state = job.id == "3" ? "FAILED" : "COMPLETED";
+  }
+  const auto key = [&](std::size_t i) {
+    const JobRow& job = store_.records[i].job;
+    return "job=" +
+           percent_encoded("job/lab/" + job.id + "?at=" +
+                           percent_encoded(format_rfc3339(job.time, TimePrecision::kNanoseconds)));
+  };
+  const std::string pair = get("/compare?" + key(0) + "&" + key(1)).body;
+  EXPECT_THAT(
+      pair, AllOf(HasSubstr("From job 2 to job 3"), HasSubstr("+exit &lt;3&gt;</span>"),
+                  HasSubstr("<td>COMPLETED</td><td>FAILED</td>"), Not(HasSubstr("<td>chem</td>"))));
+  EXPECT_EQ(field("events"), "event of 2,event of 3");
+
+  const std::string three = get("/compare?" + key(0) + "&" + key(1) + "&" + key(2)).body;
+  EXPECT_THAT(three, AllOf(HasSubstr("3 jobs beside each other"),
+                           HasSubstr("<td>COMPLETED</td><td>COMPLETED</td><td>FAILED</td>"),
+                           HasSubstr("<td>&lt;b&gt;short</td><td>long</td><td>long</td>"),
+                           Not(HasSubstr("<td>chem</td>")), HasSubstr(">From 1 to 2</a>"),
+                           HasSubstr(">From 2 to 3</a>"), Not(HasSubstr("exit &lt;3"))));
+  std::smatch link;
+  ASSERT_TRUE(std::regex_search(three, link, std::regex("href=\"(compare[^\"]*)\">From 2")));
+  EXPECT_EQ(get("/" + std::regex_replace(link[1].str(), std::regex("&amp;"), "&")).body, pair);
+
+  EXPECT_EQ(get("/compare?" + key(0) + "&" + key(3)).status, 404U);  // bob's
+  EXPECT_EQ(get("/compare?" + key(0) + "&" + key(3)).body.find("event of"), std::string::npos);
+  for (const std::string& wrong : {std::string(), key(0), key(0) + "&" + key(0)})
+    EXPECT_EQ(get("/compare?" + wrong).status, 400U) << wrong;
+  EXPECT_EQ(get("/compare?job=x&job=y").status, 404U);
+  std::string many;
+  for (int i = 0; i < 9; ++i) many += "&" + key(0);
+  EXPECT_EQ(get("/compare?" + many).status, 400U);
 }
 
 TEST_F(Pages, AWrongQuerySaysWhereAndAsksNothing) {
@@ -400,13 +505,13 @@ TEST_F(Pages, TextsOfUsersCannotLeaveTheirPlace) {
   job.directives = job.modules = job.nodes = job.software = {kHostile, "\"'"};
   record.problems = {kHostile};
   store_.records = {record};
-  for (const char* target : {"/job/lab/1", "/"}) {
-    const std::string body = get(target).body;
+  for (const char* target : {"/job/lab/1", "/", "/?q="}) {
+    const std::string body = without_own_script(get(target).body);
     EXPECT_THAT(body, AllOf(Not(HasSubstr("<script")), Not(HasSubstr("</h1><")))) << target;
     EXPECT_THAT(body, HasSubstr("&lt;script")) << target;
   }
-  EXPECT_THAT(get("/?q=%22%3E%3Cscript%3E").body, Not(HasSubstr("<script")));
-  EXPECT_THAT(get("/job/lab/%3Cscript%3E").body, Not(HasSubstr("<script")));
+  for (const char* target : {"/?q=%22%3E%3Cscript%3E", "/job/lab/%3Cscript%3E"})
+    EXPECT_THAT(without_own_script(get(target).body), Not(HasSubstr("<script"))) << target;
   EXPECT_THAT(get("/", "<script>").body, Not(HasSubstr("<script>")));
 }
 
@@ -425,7 +530,7 @@ TEST_F(Pages, ADownloadHasTheBytesAndIsShownByNoBrowser) {
 TEST_F(Pages, WithoutARecordThereIsNoAnswer) {
   store_.records = {record_of("alice", "1")};
   can_record_ = false;
-  for (const char* target : {"/", "/job/lab/1", "/job/lab/1/script"}) {
+  for (const char* target : {"/", "/?q=", "/job/lab/1", "/job/lab/1/script"}) {
     const Response page = get(target);
     EXPECT_EQ(page.status, 503U);
     EXPECT_THAT(page.body, AllOf(HasSubstr("no space left"), Not(HasSubstr("event of"))));
@@ -455,8 +560,9 @@ TEST_F(Pages, AssetsAreForGoodAndOthersAreNot) {
   EXPECT_EQ(css.type, "text/css; charset=utf-8");
   EXPECT_THAT(css.headers, ElementsAre(std::pair("Cache-Control", "max-age=31536000, immutable")));
   EXPECT_EQ(get(base + "icon.svg").type, "image/svg+xml");
+  EXPECT_EQ(get(base + "app.js").type, "text/javascript; charset=utf-8");
   for (const std::string& other :
-       {base + "head.mustache", base + "x", std::string("/static/0/app.css"),
+       {base + "head.mustache", base + "texts.txt", base + "x", std::string("/static/0/app.css"),
         std::string("/static/app.css"), std::string("/x"), std::string("/job"),
         std::string("/job/lab/1/environment"), std::string("/%00")})
     EXPECT_EQ(get(other).status, 404U) << other;

@@ -20,6 +20,8 @@ TEST(Target, IsDecodedByPart) {
   EXPECT_EQ(target->query_value("q"), "a b&");
   EXPECT_EQ(target->query_value("after"), "");
   EXPECT_EQ(target->query_value("absent"), "");
+  EXPECT_TRUE(target->has_query("after"));
+  EXPECT_FALSE(target->has_query("absent"));
   EXPECT_THAT(parse_target("/job/c/10+1")->path, ElementsAre("job", "c", "10+1"));
   EXPECT_TRUE(parse_target("/")->path.empty());
   EXPECT_TRUE(parse_target("/job/")->path.size() == 1);
