@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/base/number.h"
 #include "core/base/text.h"
 #include "core/page/compare_page.h"
 #include "core/page/home_page.h"
@@ -30,9 +31,12 @@ using Json = nlohmann::ordered_json;
 constexpr std::size_t kJobsOfAPage = 50;
 constexpr std::size_t kMostOfOneId = 10;
 constexpr std::size_t kMostRuns = 20;
+// Of a family, for whether a job ever worked.
+constexpr std::size_t kMostLookedThrough = 1'000;
 constexpr std::size_t kMostFailed = 5;
 constexpr std::size_t kFacetValues = 8;
 constexpr std::size_t kCsvPage = 1'000;
+constexpr std::size_t kMostJsonJobs = 1'000;
 constexpr std::size_t kMostCsvRows = 10'000;
 constexpr std::chrono::seconds kMostSearchTime{2};
 
@@ -55,11 +59,13 @@ class Answering {
     const std::vector<std::string>& path = target.path;
     if (path.empty()) return target.has_query("q") ? jobs(target) : home();
     if (path.size() == 1 && path.front() == "jobs.csv") return jobs_csv(target);
-    if (path.size() == 1 && path.front() == "jobs.json") return jobs_json(target);
     if (path.size() == 1 && path.front() == "compare") return comparison(target);
-    if (path.front() == "job" && path.size() == 3) return job(target, "");
-    if (path.front() == "job" && path.size() == 4 && (path[3] == "script" || path[3] == "compare"))
-      return job(target, path[3]);
+    if (is_for_programs(request_.target)) return for_programs(target);
+    if (path.front() == "job" && path.size() == 3) return job(target, Part::kPage);
+    if (path.front() == "job" && path.size() == 4 && path[3] == "script")
+      return job(target, Part::kScript);
+    if (path.front() == "job" && path.size() == 4 && path[3] == "compare")
+      return job(target, Part::kSinceItWorked);
     return sentence(404, words("no_page"));
   }
 
@@ -237,28 +243,9 @@ class Answering {
       fields += (fields.empty() ? "" : " ") + name;
     values.set("fields", fields);
     values.set("csv", "jobs.csv?q=" + percent_encoded(text));
-    values.set("json", "jobs.json?q=" + percent_encoded(text));
+    values.set("json", "api/v1/jobs?q=" + percent_encoded(text));
     values.set("narrow", ".?q=" + percent_encoded(text) + "&narrow=1");
     return values;
-  }
-
-  // ---- a search for programs
-
-  // The jobs of a page, as `scriptorium search --json` has them; `after`: `next` of an earlier one.
-  Response jobs_json(const Target& target) {
-    const std::string text = target.query_value("q");
-    const query::Parsed parsed = parsed_query(text);
-    if (parsed.error) return wrong_query(text, *parsed.error);
-    const auto asked = query::search_fastest(stores_, request_of(target, parsed.query));
-    if (asked.store == nullptr) return refused(asked.refused);
-    if (auto kept = record(ids_of(asked.answer)); !kept) return not_recorded(kept.error());
-    Json json{{"query", text}, {"hits", Json::array()}};
-    for (const Searchable::Hit& hit : asked.answer.hits)
-      json["hits"].push_back(query::hit_json(hit));
-    json.update(query::answer_json(asked.answer, asked.store->name));
-    return {.type = "application/json",
-            .body = json.dump(1, ' ', false, Json::error_handler_t::replace),
-            .headers = {}};
   }
 
   // All jobs of a search, as `scriptorium search --csv` has them, but the newest of very many.
@@ -295,33 +282,35 @@ class Answering {
 
   // ---- one job
 
-  // Where "job/CLUSTER/ID?at=TIME" leads; nothing for another address.
+  // What "job/CLUSTER/ID?at=TIME" names, anywhere in a path; nothing for another address.
   static std::optional<Searchable::Selector> selector_of(const Target& target) {
-    if (target.path.size() < 3 || target.path[0] != "job") return std::nullopt;
-    Searchable::Selector selector{.id = target.path[2], .cluster = target.path[1]};
+    const auto job = std::find(target.path.begin(), target.path.end(), "job");
+    if (target.path.end() - job < 3) return std::nullopt;
+    Searchable::Selector selector{.id = job[2], .cluster = job[1]};
     const std::string at = target.query_value("at");
-    if (at.empty()) return selector;
-    selector.time = parse_rfc3339(at);
-    return selector.time ? std::optional(std::move(selector)) : std::nullopt;
+    if (!at.empty() && !(selector.time = parse_rfc3339(at))) return std::nullopt;
+    return selector;
   }
-
-  Response job(const Target& target, const std::string& part) {
+  enum class Part : std::uint8_t { kPage, kScript, kSinceItWorked, kJson };
+  Response job(const Target& target, Part part) {
     const auto selector = selector_of(target);
-    if (!selector) return no_job({.id = target.path[2], .cluster = target.path[1]});
+    if (!selector) return sentence(404, words("no_page"));
     auto asked = query::get_fastest(stores_, *selector, {}, kMostOfOneId);
     if (asked.store == nullptr) return refused(asked.refused);
-    if (part == "compare" && !asked.answer.empty()) return since_it_worked(asked.answer.front());
+    if (part == Part::kSinceItWorked && !asked.answer.empty())
+      return since_it_worked(asked.answer.front());
     std::vector<std::string> ids;
     for (const Searchable::Record& found : asked.answer) ids.push_back(found.job.event_id);
     if (auto kept = record(ids); !kept) return not_recorded(kept.error());
     if (asked.answer.empty()) return no_job(*selector);
-    if (part == "script") return script_of(asked.answer.front());
+    if (part == Part::kScript) return script_of(asked.answer.front());
+    if (part == Part::kJson) return records_json(asked.answer);
     const JobRow& job = asked.answer.front().job;
     const std::string root = way_to_first_page(request_.target);
     std::vector<query::Refusal> refusals;  // the page is worth having without its family
     Values values = job_values(
         asked.answer, query::family_of(stores_, job, std::nullopt, kMostRuns, refusals), root);
-    const bool worked = query::earlier_run(stores_, job, refusals).has_value();
+    const bool worked = query::earlier_run(stores_, job, refusals, kMostLookedThrough).has_value();
     Values since;
     since.set("href", root + job_path(job, "compare"));
     since.set("text", words(query::succeeded(job) ? "since_before" : "since_worked"));
@@ -396,6 +385,51 @@ class Answering {
                         {"Content-Security-Policy", "sandbox"}}};
   }
 
+  // ---- for programs; core/page/assets/openapi.json describes it
+
+  Response for_programs(const Target& target) {
+    const std::vector<std::string>& path = target.path;  // "api", ...
+    const bool is_first_version = path.size() >= 3 && path[1] == "v1";
+    if (is_first_version && path.size() == 3 && path[2] == "openapi.json")
+      return {.type = asset("openapi.json").type,
+              .body = std::string(asset("openapi.json").bytes),
+              .headers = {}};
+    if (is_first_version && path.size() == 3 && path[2] == "jobs") return jobs_json(target);
+    if (is_first_version && path.size() >= 5 && path[2] == "job") {
+      if (path.size() == 5) return job(target, Part::kJson);
+      if (path.size() == 6 && path[5] == "script") return job(target, Part::kScript);
+    }
+    return sentence(404, words("no_page"));
+  }
+
+  // As `scriptorium search --json` has them.
+  Response jobs_json(const Target& target) {
+    const std::string text = target.query_value("q");
+    const query::Parsed parsed = parsed_query(text);
+    if (parsed.error) return sentence(400, query::error_text(text, *parsed.error, "search"));
+    Searchable::Request request = request_of(target, parsed.query);
+    if (target.has_query("limit")) {
+      const auto limit = parse_number<std::size_t>(target.query_value("limit"));
+      if (!limit || *limit < 1 || *limit > kMostJsonJobs)
+        return sentence(400, words("wrong_limit", {std::to_string(kMostJsonJobs)}));
+      request.limit = *limit;
+    }
+    const auto asked = query::search_fastest(stores_, request);
+    if (asked.store == nullptr) return refused(asked.refused);
+    if (auto kept = record(ids_of(asked.answer)); !kept) return not_recorded(kept.error());
+    Json json{{"query", text}, {"hits", Json::array()}};
+    for (const Searchable::Hit& hit : asked.answer.hits)
+      json["hits"].push_back(query::hit_json(hit));
+    json.update(query::answer_json(asked.answer, asked.store->name));
+    return json_response(json);
+  }
+
+  static Response records_json(const std::vector<Searchable::Record>& records) {
+    Json jobs = Json::array();
+    for (const Searchable::Record& record : records) jobs.push_back(query::record_json(record));
+    return json_response({{"jobs", std::move(jobs)}});
+  }
+
   // ---- what all have
 
   void add_page_values(Values& values, const std::string& query) const {
@@ -412,6 +446,7 @@ class Answering {
             .body = filled(name, std::move(values), way_to_first_page(request_.target))};
   }
   Response sentence(unsigned status, const std::string& text) const {
+    if (is_for_programs(request_.target)) return plain_page(status, text, request_.target);
     Values values = page_values("");
     values.set("title", std::to_string(status));
     values.set("sentence", text);

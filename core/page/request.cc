@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "core/base/random.h"
 #include "core/base/sha256.h"
@@ -89,6 +90,15 @@ std::string way_to_first_page(std::string_view target) {
   for (auto slashes = std::count(path.begin(), path.end(), '/'); slashes > 1; --slashes)
     way += "../";
   return way;
+}
+
+bool is_for_programs(std::string_view target) { return target.starts_with("/api/"); }
+
+Response json_response(const nlohmann::ordered_json& json, unsigned status) {
+  return {.status = status,
+          .type = "application/json",
+          .body = json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace),
+          .headers = {}};
 }
 
 std::string percent_encoded(std::string_view bytes) {

@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -105,7 +106,11 @@ class KeyGate final : public Gate {
   const std::string cookie_;
 };
 
-// A page with one sentence, at this address.
+// Below api/, where answers are JSON.
+bool is_for_programs(std::string_view target);
+Response json_response(const nlohmann::ordered_json& json, unsigned status = 200);
+
+// A page with one sentence, at this address; JSON for programs.
 Response plain_page(unsigned status, const std::string& sentence, std::string_view target);
 
 }  // namespace scriptorium::page

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "core/base/sha256.h"
 #include "core/page/embedded.h"
@@ -114,6 +115,7 @@ Asset asset(std::string_view name) {
     if (file.name != name) continue;
     if (name.ends_with(".css")) return {file.bytes, "text/css; charset=utf-8"};
     if (name.ends_with(".js")) return {file.bytes, "text/javascript; charset=utf-8"};
+    if (name.ends_with(".json")) return {file.bytes, "application/json"};
     if (name.ends_with(".svg")) return {file.bytes, "image/svg+xml"};
   }
   return {};
@@ -129,6 +131,7 @@ const std::string& assets_hash() {
 }
 
 Response plain_page(unsigned status, const std::string& sentence, std::string_view target) {
+  if (is_for_programs(target)) return json_response({{"error", sentence}}, status);
   Values values;
   values.set("title", std::to_string(status));
   values.set("sentence", sentence);

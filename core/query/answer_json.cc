@@ -42,6 +42,15 @@ Json hit_json(const Searchable::Hit& hit) {
   return json;
 }
 
+Json record_json(const Searchable::Record& record) {
+  Json json{{"job", job_json(record.job)}};
+  if (record.event != nullptr) json["event"] = Json::parse(event_json(*record.event));
+  json["later"] = Json::array();
+  for (const auto& event : record.later) json["later"].push_back(Json::parse(event_json(*event)));
+  if (!record.problems.empty()) json["problems"] = record.problems;
+  return json;
+}
+
 Json answer_json(const Searchable::Answer& answer, const std::string& store) {
   Json json{{"sink", store}, {"complete", answer.finished && answer.problems.empty()}};
   if (answer.searched_back_to) {

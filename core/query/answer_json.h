@@ -12,6 +12,8 @@ namespace scriptorium::query {
 nlohmann::ordered_json count_json(const Searchable::Count& count);
 // The job and its matching lines.
 nlohmann::ordered_json hit_json(const Searchable::Hit& hit);
+// The job, its event with the texts, and its later events; the schemas of docs/schema.
+nlohmann::ordered_json record_json(const Searchable::Record& record);
 // All but the hits, of the sink `store`.
 nlohmann::ordered_json answer_json(const Searchable::Answer& answer, const std::string& store);
 

@@ -9,8 +9,6 @@ namespace scriptorium::query {
 namespace {
 
 constexpr std::size_t kFamilyPage = 200;
-// Runs of a family that are looked through for one that completed.
-constexpr std::size_t kMostRuns = 20'000;
 
 std::optional<std::string_view> bytes_of_file(const Searchable::Record& record,
                                               std::string_view name) {
@@ -52,10 +50,10 @@ std::vector<JobRow> family_of(const std::vector<Store>& stores, const JobRow& jo
 }
 
 std::optional<EarlierRun> earlier_run(const std::vector<Store>& stores, const JobRow& job,
-                                      std::vector<Refusal>& refused) {
+                                      std::vector<Refusal>& refused, std::size_t most) {
   std::optional<EarlierRun> unknown;
   std::optional<Timestamp> before = job.time;
-  for (std::size_t seen = 0; seen < kMostRuns;) {
+  for (std::size_t seen = 0; seen < most;) {
     const std::vector<JobRow> page = family_of(stores, job, before, kFamilyPage, refused);
     for (const JobRow& run : page) {
       if (run.time >= job.time) continue;

@@ -28,8 +28,11 @@ struct EarlierRun {
   bool completed = false;  // with exit code 0; otherwise how it ended is not known
 };
 // The last job of the family before `job` that completed with exit code 0. If no such job is known,
-// the last one whose end is not known, since a site without usage events knows no outcome.
+// the last one whose end is not known, since a site without usage events knows no outcome. At most
+// so many earlier ones are read.
+inline constexpr std::size_t kMostEarlierRuns = 20'000;
 std::optional<EarlierRun> earlier_run(const std::vector<Store>& stores, const JobRow& job,
-                                      std::vector<Refusal>& refused);
+                                      std::vector<Refusal>& refused,
+                                      std::size_t most = kMostEarlierRuns);
 
 }  // namespace scriptorium::query

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/page/templates.h"
+#include "core/query/job_fields.h"
 #include "core/query/parse.h"
 #include "tests/support/event_factory.h"
 
@@ -186,7 +187,8 @@ TEST_F(Pages, TheFirstPageSaysWhatFailedAndWhy) {
       AllOf(HasSubstr("href=\"job/lab/5?at="), HasSubstr("2 more like it failed"),
             HasSubstr("<li class=\"critical\">why 5&lt;b&gt;</li>"), HasSubstr("#SBATCH --mem=5G"),
             HasSubstr("job/lab/3?at="), HasSubstr("#SBATCH --mem=3G"), Not(HasSubstr("why 4")),
-            Not(HasSubstr("job/lab/1?")), HasSubstr("href=\".?q=user%3Aalice%20verified%3Atrue%20state%3A%2A%20")));
+            Not(HasSubstr("job/lab/1?")),
+            HasSubstr("href=\".?q=user%3Aalice%20verified%3Atrue%20state%3A%2A%20")));
   EXPECT_THAT(page.substr(page.find("Your newest")), HasSubstr("job/lab/1?at="));
   EXPECT_EQ(field("events"),
             "event of 5,event of 4,event of 3,event of 2,event of 1,event of 5,"
@@ -278,10 +280,10 @@ TEST_F(Pages, ASearchAsCsvHasAllItsPages) {
   EXPECT_EQ(get("/jobs.csv").status, 503U);
 }
 
-TEST_F(Pages, ASearchAsJsonIsOnePageOfIt) {
+TEST_F(Pages, ProgramsGetASearchAsJson) {
   store_.records = {record_of("alice", "1"), record_of("bob", "2")};
   store_.next = "more";
-  const Response page = get("/jobs.json?q=user%3Aalice");
+  const Response page = get("/api/v1/jobs?q=user%3Aalice");
   EXPECT_EQ(page.type, "application/json");
   const auto json = nlohmann::json::parse(page.body);
   EXPECT_EQ(json["query"], "user:alice");
@@ -289,9 +291,60 @@ TEST_F(Pages, ASearchAsJsonIsOnePageOfIt) {
   EXPECT_EQ(json["hits"][0]["job"]["id"], "1");
   EXPECT_EQ(json["next"], "more");
   EXPECT_EQ(json["complete"], true);
-  get("/jobs.json?after=more");
+  EXPECT_EQ(store_.asked.limit, 50U);
+  EXPECT_EQ(field("events"), "event of 1");
+  get("/api/v1/jobs?after=more&limit=7");
   EXPECT_EQ(store_.asked.after, "more");
-  EXPECT_EQ(get("/jobs.json?q=usr%3Aalice").status, 400U);
+  EXPECT_EQ(store_.asked.limit, 7U);
+}
+
+TEST_F(Pages, ProgramsGetAJobWithItsEvents) {
+  Searchable::Record record = record_of("alice", "1", "echo \xff\n");
+  Event use = test::make_event_value("1");
+  use.kind = "usage.job";
+  record.later = {std::make_shared<const Event>(std::move(use))};
+  store_.records = {record, record_of("bob", "2")};
+  const auto json = nlohmann::json::parse(get("/api/v1/job/lab/1").body);
+  ASSERT_EQ(json["jobs"].size(), 1U);
+  EXPECT_EQ(json["jobs"][0]["job"]["user"], "alice");
+  EXPECT_EQ(json["jobs"][0]["event"]["script"]["text"], "ZWNobyD/Cg==");
+  EXPECT_EQ(json["jobs"][0]["later"][0]["kind"], "usage.job");
+  EXPECT_EQ(get("/api/v1/job/lab/1/script").body, "echo \xff\n");
+  EXPECT_EQ(field("events"), "event of 1");
+}
+
+TEST_F(Pages, ProgramsGetASentenceAsJsonWhereThereIsNoAnswer) {
+  store_.records = {record_of("bob", "2")};
+  const auto error_of = [this](const std::string& target, unsigned status) -> std::string {
+    const Response page = get(target);
+    EXPECT_EQ(page.status, status) << target;
+    EXPECT_EQ(page.type, "application/json") << target;
+    return nlohmann::json::parse(page.body).at("error");
+  };
+  EXPECT_THAT(error_of("/api/v1/jobs?q=usr%3Aalice", 400), HasSubstr("did you mean"));
+  for (const char* limit : {"0", "1001", "x", "-1", ""})
+    EXPECT_THAT(error_of(std::string("/api/v1/jobs?limit=") + limit, 400), HasSubstr("1 to 1000"));
+  EXPECT_EQ(error_of("/api/v1/job/lab/2", 404),
+            error_of("/api/v1/job/lab/2?at=2026-01-01T00:00:00Z", 404));
+  for (const char* target : {"/api/", "/api/v1", "/api/v2/jobs", "/api/v1/job/lab", "/api/v1/x",
+                             "/api/v1/job/lab/2/x", "/api/%00"})
+    EXPECT_EQ(error_of(target, 404), "There is no such page.");
+  can_record_ = false;
+  EXPECT_THAT(error_of("/api/v1/jobs", 503), HasSubstr("no space left"));
+  can_record_ = true;
+  store_.problem = Error{ErrorKind::kTransient, "the catalog is of a newer version"};
+  EXPECT_THAT(error_of("/api/v1/job/lab/2", 503), HasSubstr("newer version"));
+  EXPECT_EQ(nlohmann::json::parse(get("/api/v1/jobs", "nobody").body).size(), 1U);
+}
+
+// What tests/system/test_page_api.py holds answers against.
+TEST_F(Pages, TheDescriptionForProgramsNamesWhatAJobHas) {
+  const auto description = nlohmann::json::parse(get("/api/v1/openapi.json").body);
+  std::vector<std::string> names;
+  for (const auto& [name, schema] :
+       description["components"]["schemas"]["Job"]["properties"].items())
+    names.push_back(name);
+  EXPECT_THAT(query::job_columns(), ::testing::UnorderedElementsAreArray(names));
 }
 
 TEST_F(Pages, AFamilyHasTheRunsThatTheReaderMaySee) {
