@@ -43,7 +43,8 @@ HOSTILE = {
 # Any but the one that every page has.
 FOREIGN_SCRIPT = "script:not([src$='/app.js'])"
 PAGES = {"home": "", "newest": "?q=", "found": "?q=mdrun", "not found": "?q=nowhere",
-         "a wrong query": "?q=%28", "job": f"job/lab/{jobs_of(ALICE)[0]}", "hostile job": "job/lab/404"}
+         "a wrong query": "?q=%28", "job": f"job/lab/{jobs_of(ALICE)[0]}",
+         "hostile job": "job/lab/404"}
 
 
 class HostileSite(PageSite):
