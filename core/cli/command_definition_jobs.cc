@@ -1,6 +1,6 @@
 // The commands that find, show and compare jobs.
 #include "core/cli/command_definition.h"
-#include "core/cli/report_sums.h"
+#include "core/query/run_sums.h"
 
 namespace scriptorium::cli {
 
@@ -150,8 +150,9 @@ void CommandDefinition::add_report() {
       report
           .add_option("--by", into_.by,
                       "A row for each user, account, ... with what all their jobs had and did not "
-                      "use, beside as long a time before --since")
-          ->check(CLI::IsMember(sum_by_words()))
+                      "use, beside as long a time before --since; for each week or month, with "
+                      "that of the jobs that ended in it")
+          ->check(CLI::IsMember(query::sum_by_words()))
           ->excludes(job);
   report
       .add_flag("--family", into_.family,

@@ -177,38 +177,11 @@ int one_job(const Arguments& arguments, const UsagePlaces& places, Console& cons
   return kExitGood;
 }
 
-// False: it said that the text is no time.
-bool read_time(const char* option, const std::string& text, Timestamp& into, Console& console) {
-  const auto time = since_of(text);
-  if (time) {
-    into = *time;
-    return true;
-  }
-  fail(console,
-       std::string(option) + ": \"" + printable(text) +
-           "\" is neither a date such as 2026-11-14, a time such as 2026-11-14T08:00, nor an age "
-           "such as 7d",
-       kExitUsage);
-  return false;
-}
-
-// When the jobs of a list ended: at `since` or later, and before `until`.
-struct Ended {
-  Timestamp since;
-  Timestamp until;
-};
-std::optional<Ended> ended_or_say(const Arguments& arguments, Console& console) {
-  const auto whole_seconds = [](Timestamp t) {
-    return Timestamp{t.nanoseconds / kSecond * kSecond};
-  };
-  Ended ended;
-  Timestamp until{system_clock().now().nanoseconds + kSecond};
-  if (!read_time("--since", arguments.since, ended.since, console)) return std::nullopt;
-  if (!arguments.until.empty() && !read_time("--until", arguments.until, until, console))
-    return std::nullopt;
-  ended = {whole_seconds(ended.since), whole_seconds(until)};
-  if (ended.until > ended.since) return ended;
-  fail(console, "--until: give a time after --since", kExitUsage);
+std::optional<query::SumPeriod> period_or_say(const Arguments& arguments, Console& console) {
+  auto period = query::sum_period(arguments.since, arguments.until,
+                                  {.now = system_clock().now(), .zone = local_offset});
+  if (period) return *period;
+  fail(console, "--" + period.error().message(), kExitUsage);
   return std::nullopt;
 }
 
@@ -231,38 +204,40 @@ std::string name_of(const std::string& user) {
 }
 
 int sums(const Arguments& arguments, const UsagePlaces& places, Console& console) {
-  const auto ended = ended_or_say(arguments, console);
-  if (!ended) return kExitUsage;
-  SumPeriod period{.from = ended->since, .until = ended->until};
-  if (arguments.since.empty()) period.from.reset();
+  const auto period = period_or_say(arguments, console);
+  if (!period) return kExitUsage;
+  const query::RunSums empty(*query::sum_by(arguments.by), *period);
   const Searchable::RunRequest request{
-      .from = period.first(), .until = period.until, .modules = arguments.by == "module"};
-  std::optional<ReportSums> sums;
+      .from = empty.first(), .until = period->until, .modules = arguments.by == "module"};
+  std::optional<query::RunSums> sums;
   const std::string user = name_of(arguments.user);
   const auto read = std::find_if(places.list.begin(), places.list.end(), [&](const auto& place) {
-    sums.emplace(*sum_by(arguments.by), period);  // without what a place said before it failed
+    sums.emplace(empty);  // without what a place said before it failed
     return place->runs(request, [&](const JobRun& run) {
       if (user.empty() || run.user == user) sums->add(run);
     });
   });
   if (read == places.list.end()) return kExitUnavailable;
-  const auto unfinished = (**read).unfinished(ended->since, ended->until, user);
+  const Timestamp from = period->from.value_or(Timestamp{});
+  const auto unfinished = (**read).unfinished(from, period->until, user);
   const auto before =
-      period.from ? (**read).unfinished(period.first(), ended->since, user) : std::nullopt;
+      empty.has_trend() ? (**read).unfinished(empty.first(), from, user) : std::nullopt;
   sums->add_unfinished(unfinished.value_or(0), before.value_or(0));
   say_closed(**read, console);
   if (arguments.json) {
     print_json(sums->json(), console);
   } else {
-    console.out << (arguments.csv ? sums->csv()
-                                  : sums->text(static_cast<std::size_t>(arguments.limit), console));
+    console.out << (arguments.csv
+                        ? sums->csv()
+                        : sums_text(*sums, static_cast<std::size_t>(arguments.limit), console));
   }
   return kExitGood;
 }
 
 int many_jobs(const Arguments& arguments, const UsagePlaces& places, Console& console) {
-  const auto ended_in = ended_or_say(arguments, console);
-  if (!ended_in) return kExitUsage;
+  const auto period = period_or_say(arguments, console);
+  if (!period) return kExitUsage;
+  const Timestamp since = period->from.value_or(Timestamp{});
   std::map<std::string, ReportedJob>
       rows;  // by event, so that two trees with the same jobs count once
   FamilyReport families;
@@ -274,12 +249,12 @@ int many_jobs(const Arguments& arguments, const UsagePlaces& places, Console& co
       return;
     }
     const auto ended = parse_rfc3339(string_at(event, kUsage, "ended_at"));
-    if (ended && (*ended < ended_in->since || *ended >= ended_in->until)) return;
+    if (ended && (*ended < since || *ended >= period->until)) return;
     const bool is_new = rows.emplace(event.value("id", record.key), row_of(event)).second;
     if (is_new && arguments.family) families.add(event, record.family);
   };
   const auto read = std::find_if(places.list.begin(), places.list.end(), [&](const auto& place) {
-    return place->since(ended_in->since, arguments.user, take);
+    return place->since(since, arguments.user, take);
   });
   if (read == places.list.end()) return kExitUnavailable;
   std::vector<ReportedJob> list;

@@ -209,24 +209,7 @@ class Stores final : public UsageRecords {
 
   std::optional<std::uint64_t> unfinished(Timestamp from, Timestamp until,
                                           const std::string& user) override {
-    Query submitted{.kind = Query::Kind::kRange, .field = QueryField::kSubmitted};
-    submitted.from = from.nanoseconds;
-    submitted.to = until.nanoseconds - 1;
-    Query not_ended{.kind = Query::Kind::kNot};
-    not_ended.children.push_back({.kind = Query::Kind::kRange, .field = QueryField::kEnded});
-    not_ended.children.back().from = 0;
-    Searchable::Request request{
-        .query = joined(Query::Kind::kAnd, std::move(submitted), std::move(not_ended)), .limit = 0};
-    // A row that only a node's events made, as for the task of an array, has no user.
-    request.query =
-        joined(Query::Kind::kAnd, field_node(QueryField::kUser, user.empty() ? "*" : user),
-               std::move(request.query));
-    request.count = true;
-    request.exact = true;
-    request.stop = signal_.token();
-    const auto asked = query::search_fastest(stores_, request);
-    if (asked.store == nullptr || !asked.answer.count) return std::nullopt;
-    return asked.answer.count->jobs;
+    return query::unfinished_jobs(stores_, from, until, user, signal_.token());
   }
 
   bool of_job(const std::string& job, const Use& use) override {

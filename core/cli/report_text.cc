@@ -381,23 +381,6 @@ void sort_by_waste(std::vector<ReportedJob>& rows) {
   });
 }
 
-std::vector<std::pair<std::string, std::uint64_t>> most_frequent(const FindingCounts& counts) {
-  std::vector<std::pair<std::string, std::uint64_t>> list(counts.begin(), counts.end());
-  std::stable_sort(list.begin(), list.end(),
-                   [](const auto& a, const auto& b) { return a.second > b.second; });
-  return list;
-}
-
-std::string frequent_text(const FindingCounts& counts) {
-  constexpr std::size_t kMost = 3;
-  auto list = most_frequent(counts);
-  list.resize(std::min(list.size(), kMost));
-  std::string text;
-  for (const auto& [id, jobs] : list)
-    text += (text.empty() ? "" : " ") + printable(id) + " (" + std::to_string(jobs) + ")";
-  return text;
-}
-
 ReportedJob row_of(const Json& event) {
   const Json& usage = value_at(event, {kUsage});
   ReportedJob row{.id = shown_job_id(event),

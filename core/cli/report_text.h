@@ -1,23 +1,24 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "core/base/time.h"
 #include "core/cli/console.h"
 #include "core/cli/run_trend.h"
-#include "core/mail/summary.h"
+#include "core/query/run_sums.h"
 #include "core/query/usage_tables.h"
 
 namespace scriptorium::cli {
 
 // One run of a job, from the archive.
 using JobReport = query::UsageEvents;
+using query::FindingCounts;
+using query::frequent_text;
+using query::most_frequent;
 using query::time_column;
 using query::time_text;
 using query::TimeColumn;
@@ -32,17 +33,11 @@ struct ReportedJob {
   std::vector<std::string> findings;  // ids
 
   double waste() const noexcept {
-    return wasted_core_hours + mail::kCoreHoursOfGpuHour * wasted_gpu_hours;
+    return wasted_core_hours + query::kCoreHoursOfGpuHour * wasted_gpu_hours;
   }
 };
 ReportedJob row_of(const nlohmann::ordered_json& usage_job);
 void sort_by_waste(std::vector<ReportedJob>& rows);
-
-// In how many jobs each finding occurs.
-using FindingCounts = std::map<std::string, std::uint64_t>;
-std::vector<std::pair<std::string, std::uint64_t>> most_frequent(const FindingCounts& counts);
-std::string frequent_text(
-    const FindingCounts& counts);  // "cpu_low (5) mem_over (1)", at most three
 
 // The report of one job, for its owner, beside the earlier runs of its family where they were read.
 std::string screen_of(const JobReport& job, const std::optional<RunTrend>& trend,

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/cli/report_sums.h"
+#include "core/query/sum.h"
 
 namespace scriptorium::cli {
 namespace {

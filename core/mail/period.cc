@@ -5,23 +5,17 @@
 #include <cstdio>
 
 #include "core/base/number.h"
+#include "core/query/calendar.h"
 
 namespace scriptorium::mail {
 namespace {
 
+using query::begin_of;
+using query::CalendarUnit;
 using std::chrono::days;
 using std::chrono::sys_days;
 using std::chrono::year_month;
 using std::chrono::year_month_day;
-
-// The first instant of a day by the zone's clock.
-Timestamp begin_of(sys_days day, UtcOffset zone) {
-  return from_clock(std::chrono::seconds(day.time_since_epoch()).count(), zone);
-}
-
-sys_days monday_of(sys_days day) {
-  return day - days((std::chrono::weekday(day).iso_encoding() - 1));
-}
 
 CalendarPeriod week_from(sys_days monday, UtcOffset zone) {
   CalendarPeriod week{.kind = CalendarPeriod::Kind::kWeek,
@@ -80,15 +74,15 @@ sys_days CalendarPeriod::first_day() const {
   const std::chrono::year of{year};
   if (kind == Kind::kMonth) return sys_days(of / number / 1);
   // The week that has January 4 is the first.
-  return monday_of(sys_days(of / 1 / 4)) + days(7 * (number - 1));
+  return query::first_day(CalendarUnit::kWeek, sys_days(of / 1 / 4)) + days(7 * (number - 1));
 }
 
 std::optional<CalendarPeriod> read_period(std::string_view text, Timestamp now, UtcOffset zone) {
-  const auto day = sys_days(days((now.nanoseconds / kSecond + zone(now)) / 86'400));
+  const sys_days day = query::day_of(now, zone);
   const year_month_day date(day);
   std::optional<CalendarPeriod> period;
   if (text == "week") {
-    period = week_from(monday_of(day) - days(7), zone);
+    period = week_from(query::first_day(CalendarUnit::kWeek, day) - days(7), zone);
   } else if (text == "month") {
     period = month_of(date.year() / date.month() - std::chrono::months(1), zone);
   } else {

@@ -5,23 +5,11 @@
 #include <vector>
 
 #include "core/mail/period.h"
+#include "core/query/sum.h"
 
 namespace scriptorium::mail {
 
-// GPUs are expensive: an idle GPU hour counts as ten core hours.
-inline constexpr double kCoreHoursOfGpuHour = 10;
-
-// What jobs had, and the part of it that they did not use. Whole seconds of a core, of a GPU.
-struct Sum {
-  std::uint64_t jobs = 0;
-  std::uint64_t core_seconds = 0;
-  std::uint64_t unused_core_seconds = 0;
-  std::uint64_t gpu_seconds = 0;
-  std::uint64_t unused_gpu_seconds = 0;
-
-  Sum& operator+=(const Sum& other) noexcept;
-  double wasted_core_hours() const noexcept;  // with those of the GPUs
-};
+using query::Sum;
 
 // A finding of many jobs, and what its most wasteful job could ask for next time.
 struct CostlyFinding {

@@ -7,6 +7,13 @@
 #include "core/query/job_text.h"
 
 namespace scriptorium::page {
+namespace {
+
+using List = kainjow::mustache::list;
+
+constexpr std::size_t kMostWasteful = 3;
+
+}  // namespace
 
 std::vector<FailedJob> failed_families(const std::vector<Searchable::Hit>& hits, std::size_t most) {
   std::vector<FailedJob> list;
@@ -35,6 +42,24 @@ Values failed_values(const FailedJob& failed, const Searchable::Record& record) 
                           : Values(words("failed_again", {std::to_string(failed.again)})));
   add_advice(values, record);
   return values;
+}
+
+void add_week(Values& values, const Report& week) {
+  const query::Sum& sum = week.sums.total().now;
+  values.set("week", sum.jobs == 0
+                         ? Values(false)
+                         : Values("text", words("last_days_sums",
+                                                {std::to_string(sum.jobs),
+                                                 query::hours_text(sum.core_seconds),
+                                                 query::hours_text(sum.unused_core_seconds)})));
+  List wasteful;
+  for (const JobRun& run : week.wasteful) {
+    if (wasteful.size() == kMostWasteful) break;
+    Values row = job_row(run);
+    add_advice(row, *run.event);
+    wasteful.push_back(std::move(row));
+  }
+  set_list(values, "wasteful", wasteful);
 }
 
 }  // namespace scriptorium::page

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/api/searchable.h"
+#include "core/page/report_page.h"
 #include "core/page/templates.h"
 
 namespace scriptorium::page {
@@ -23,5 +24,9 @@ std::vector<FailedJob> failed_families(const std::vector<Searchable::Hit>& hits,
 
 // Values of home.mustache for one of them, with what its record says about why.
 Values failed_values(const FailedJob& failed, const Searchable::Record& record);
+
+// Adds what a person's jobs of the last days had and did not use, and what to write next time in
+// the most wasteful of them.
+void add_week(Values& values, const Report& week);
 
 }  // namespace scriptorium::page

@@ -27,13 +27,6 @@ constexpr std::size_t kMostTasks = 1'000;
 constexpr std::size_t kMostDirectives = 200;
 constexpr std::size_t kMostFindingBytes = 1'000;
 
-Values text_value(const std::string& text) { return {"text", text}; }
-
-void set_list(Values& values, const std::string& name, const List& list) {
-  values.set("has_" + name, !list.empty());
-  values.set(name, list);
-}
-
 std::string state_class(const JobRow& job) {
   switch (query::ending_of(job)) {
     case query::Ending::kGood: return "good";
@@ -275,6 +268,9 @@ Values run_values(const JobRow& job) {
 
 void add_advice(Values& values, const Searchable::Record& record) {
   add_advice(values, usage_of(record));
+}
+void add_advice(Values& values, const Event& usage_job) {
+  add_advice(values, Json::parse(usage_job.extra_json, nullptr, false));
 }
 
 std::string job_path(const JobRow& job, const std::string& below) {

@@ -18,6 +18,7 @@ std::string compare_path(const std::vector<const JobRow*>& jobs);
 
 // Adds what the newest run's usage says about why and what to write next time: findings, suggest.
 void add_advice(Values& values, const Searchable::Record& record);
+void add_advice(Values& values, const Event& usage_job);
 
 // The values of job.mustache for the first record; the others have the same id. `family`: its last
 // runs, newest first. `root`: the way from there to the first page.

@@ -12,6 +12,7 @@
 #include "core/page/home_page.h"
 #include "core/page/job_list.h"
 #include "core/page/job_page.h"
+#include "core/page/report_page.h"
 #include "core/page/shown.h"
 #include "core/page/templates.h"
 #include "core/plugin/call_plugin.h"
@@ -50,6 +51,7 @@ class Answering {
     for (const query::Store& store : context_.stores) {
       Visibility visibility = serve::visibility_of(caller_, *store.searchable);
       fields_ = serve::caller_fields(caller_, visibility);
+      sees_others_ = sees_others_ || visibility.all || !visibility.accounts.empty();
       visible_.emplace_back(*store.searchable, std::move(visibility));
       stores_.push_back({store.name, &visible_.back()});
     }
@@ -60,6 +62,8 @@ class Answering {
     if (path.empty()) return target.has_query("q") ? jobs(target) : home();
     if (path.size() == 1 && path.front() == "jobs.csv") return jobs_csv(target);
     if (path.size() == 1 && path.front() == "compare") return comparison(target);
+    if (path.size() == 1 && (path.front() == "reports" || path.front() == "reports.csv"))
+      return reports(target);
     if (is_for_programs(request_.target)) return for_programs(target);
     if (path.front() == "job" && path.size() == 3) return job(target, Part::kPage);
     if (path.front() == "job" && path.size() == 4 && path[3] == "script")
@@ -100,6 +104,11 @@ class Answering {
       ids.push_back(one.job.event_id);
       failed.push_back(failed_values(one, *found));
     }
+    const ReportQuestion week =
+        report_question({.path = {}, .query = {}}, false, system_clock().now());
+    const ReportAnswer used =
+        read_report(week, stores, true, context_.stop, quick_request("").deadline);
+    if (used.report) add_week(values, *used.report);
     List notes;
     if (!asked.answer.finished || !bad.answer.finished)
       notes.push_back({"text", words("home_too_slow")});
@@ -274,10 +283,39 @@ class Answering {
     }
     if (auto kept = record(ids); !kept) return not_recorded(kept.error());
     const std::string name = has_more ? "jobs-newest-" + std::to_string(ids.size()) : "jobs";
-    return {.type = "text/csv; charset=utf-8",
-            .body = std::move(csv),
-            .headers = {{"Content-Disposition", "attachment; filename=\"" + name + ".csv\""},
-                        {"Content-Security-Policy", "sandbox"}}};
+    return download("text/csv; charset=utf-8", std::move(csv), name + ".csv");
+  }
+
+  // ---- the sums of many jobs
+
+  Response reports(const Target& target) {
+    const std::string& file = target.path.back();
+    const bool is_page = file == "reports" && !is_for_programs(request_.target);
+    const ReportQuestion question = report_question(target, sees_others_, system_clock().now());
+    Values values = report_form(question);
+    add_page_values(values, "");
+    const auto without_figures = [&](unsigned status, const std::string& text) {
+      if (!is_page) return sentence(status, text);
+      values.set("problem", Values("text", text));
+      return page("reports", std::move(values), status);
+    };
+    if (!question.problem.empty()) return without_figures(400, question.problem);
+    const ReportAnswer answer =
+        read_report(question, stores_, is_page, context_.stop, context_.deadline);
+    if (answer.is_late) return without_figures(is_page ? 200 : 503, words("report_too_long"));
+    if (!answer.report) return refused(answer.refused);
+    const Report& report = *answer.report;
+    std::vector<std::string> ids;
+    for (const JobRun& run : report.wasteful) ids.push_back(run.event->id);
+    if (is_page) serve::add_found(fields_, ids);  // the sums name no other
+    if (auto kept = context_.record(fields_); !kept) return not_recorded(kept.error());
+    if (file == "reports.csv") {
+      return download("text/csv; charset=utf-8", report.sums.csv(),
+                      "report-by-" + query::word_of(question.by) + ".csv");
+    }
+    if (!is_page) return {.type = "application/json", .body = report_json(report), .headers = {}};
+    add_report(values, report, sees_others_);
+    return page("reports", std::move(values));
   }
 
   // ---- one job
@@ -379,10 +417,7 @@ class Answering {
     std::replace_if(
         name.begin(), name.end(),
         [](char c) { return !is_word_byte(c) || static_cast<unsigned char>(c) >= 0x80; }, '_');
-    return {.type = "application/octet-stream",
-            .body = std::string(*script),
-            .headers = {{"Content-Disposition", "attachment; filename=\"" + name + ".sh\""},
-                        {"Content-Security-Policy", "sandbox"}}};
+    return download("application/octet-stream", std::string(*script), name + ".sh");
   }
 
   // ---- for programs; core/page/assets/openapi.json describes it
@@ -395,6 +430,7 @@ class Answering {
               .body = std::string(asset("openapi.json").bytes),
               .headers = {}};
     if (is_first_version && path.size() == 3 && path[2] == "jobs") return jobs_json(target);
+    if (is_first_version && path.size() == 3 && path[2] == "reports") return reports(target);
     if (is_first_version && path.size() >= 5 && path[2] == "job") {
       if (path.size() == 5) return job(target, Part::kJson);
       if (path.size() == 6 && path[5] == "script") return job(target, Part::kScript);
@@ -453,6 +489,13 @@ class Answering {
     return page("sentence", std::move(values), status);
   }
 
+  static Response download(const char* type, std::string body, const std::string& name) {
+    return {.type = type,
+            .body = std::move(body),
+            .headers = {{"Content-Disposition", "attachment; filename=\"" + name + "\""},
+                        {"Content-Security-Policy", "sandbox"}}};
+  }
+
   static std::vector<std::string> ids_of(const Searchable::Answer& answer) {
     std::vector<std::string> ids;
     for (const Searchable::Hit& hit : answer.hits) ids.push_back(hit.job.event_id);
@@ -476,6 +519,7 @@ class Answering {
   const serve::Caller caller_;
   std::deque<query::VisibleStore> visible_;
   std::vector<query::Store> stores_;
+  bool sees_others_ = false;
   Logger::Fields fields_;
 };
 

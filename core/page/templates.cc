@@ -96,10 +96,18 @@ std::string words(std::string_view key, std::initializer_list<std::string> value
   return result.append(rest);
 }
 
+Values text_value(const std::string& text) { return {"text", text}; }
+
+void set_list(Values& values, const std::string& name, const kainjow::mustache::list& list) {
+  values.set("has_" + name, !list.empty());
+  values.set(name, list);
+}
+
 void set_html(Values& values, const Html& html) { values.set("html", html.text); }
 
 std::string filled(std::string_view name, Values values, const std::string& root) {
-  for (const char* name : {"head", "foot", "meter", "job_rows"}) values.set(name, part(name));
+  for (const char* name : {"head", "foot", "meter", "job_rows", "sum_head", "sum_cells"})
+    values.set(name, part(name));
   values.set("root", root);
   values.set("assets", root + "static/" + assets_hash() + "/");
   kainjow::mustache::mustache page{template_text(name)};

@@ -19,6 +19,10 @@ using Values = kainjow::mustache::data;
 // fault of the program, and its own text.
 std::string words(std::string_view key, std::initializer_list<std::string> values = {});
 
+// For {{text}}, as in lists of sentences.
+Values text_value(const std::string& text);
+// The list, and has_NAME, whether it has any.
+void set_list(Values& values, const std::string& name, const kainjow::mustache::list& list);
 // The value "html", which templates hold as it is; they escape all others.
 void set_html(Values& values, const Html& html);
 

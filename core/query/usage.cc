@@ -28,4 +28,29 @@ Result<UsagePage> usage_page(const Store& store, const Searchable::Request& requ
   return page;
 }
 
+std::optional<std::uint64_t> unfinished_jobs(const std::vector<Store>& stores, Timestamp from,
+                                             Timestamp until, const std::string& user,
+                                             std::stop_token stop, SteadyTime deadline) {
+  Query submitted{.kind = Query::Kind::kRange, .field = QueryField::kSubmitted};
+  submitted.from = from.nanoseconds;
+  submitted.to = until.nanoseconds - 1;
+  Query ended{.kind = Query::Kind::kRange, .field = QueryField::kEnded};
+  ended.from = 0;
+  Query not_ended{.kind = Query::Kind::kNot};
+  not_ended.children.push_back(std::move(ended));
+  // A row that only a node's events made, as for the task of an array, has no user.
+  Query owned{
+      .kind = Query::Kind::kField, .field = QueryField::kUser, .text = user.empty() ? "*" : user};
+  Searchable::Request request{.query = {.kind = Query::Kind::kAnd}, .limit = 0};
+  for (Query* part : {&owned, &submitted, &not_ended})
+    request.query.children.push_back(std::move(*part));
+  request.count = true;
+  request.exact = true;
+  request.stop = std::move(stop);
+  request.deadline = deadline;
+  const auto asked = search_fastest(stores, request);
+  if (asked.store == nullptr || !asked.answer.finished || !asked.answer.count) return std::nullopt;
+  return asked.answer.count->jobs;
+}
+
 }  // namespace scriptorium::query

@@ -3,12 +3,14 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
 #include "core/api/event.h"
 #include "core/api/searchable.h"
 #include "core/base/result.h"
+#include "core/base/time.h"
 #include "core/query/stores.h"
 
 namespace scriptorium::query {
@@ -28,5 +30,12 @@ struct UsagePage {
 // The use of the next `request.limit` jobs that match. Errors as of Searchable::search(); what a
 // plugin throws is kPermanent.
 Result<UsagePage> usage_page(const Store& store, const Searchable::Request& request);
+
+// How many jobs of `user`, of all users if that is empty, were submitted at `from` or later and
+// before `until`, and have no known end. Nothing if no store can say so before the deadline.
+std::optional<std::uint64_t> unfinished_jobs(const std::vector<Store>& stores, Timestamp from,
+                                             Timestamp until, const std::string& user,
+                                             std::stop_token stop,
+                                             SteadyTime deadline = SteadyTime::max());
 
 }  // namespace scriptorium::query

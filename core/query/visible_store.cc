@@ -25,7 +25,10 @@ Result<std::vector<std::string>> VisibleStore::runs(const RunRequest& request,
                                                     const std::function<void(const JobRun&)>& use) {
   RunRequest own = request;
   own.visibility = visibility_;
-  return store_.runs(own, use);
+  // A store behind the query service gives all that its caller may see.
+  return store_.runs(own, [&](const JobRun& run) {
+    if (is_visible(run, visibility_)) use(run);
+  });
 }
 
 }  // namespace scriptorium::query

@@ -66,7 +66,8 @@ def test_the_description_is_one(description):
     assert description["openapi"].startswith("3.1.")
     operations = [path["get"] for path in description["paths"].values()]
     # Each has a test below.
-    assert {one["operationId"] for one in operations} == {"searchJobs", "getJob", "getScript"}
+    assert {one["operationId"] for one in operations} == {"searchJobs", "getJob", "getScript",
+                                                          "getReport"}
     for operation in operations:
         for response in operation["responses"].values():
             for content in response["content"].values():

@@ -43,7 +43,8 @@ HOSTILE = {
 # Any but the one that every page has.
 FOREIGN_SCRIPT = "script:not([src$='/app.js'])"
 PAGES = {"home": "", "newest": "?q=", "found": "?q=mdrun", "not found": "?q=nowhere",
-         "a wrong query": "?q=%28", "job": f"job/lab/{jobs_of(ALICE)[0]}",
+         "a wrong query": "?q=%28", "reports": "reports?by=account",
+         "job": f"job/lab/{jobs_of(ALICE)[0]}",
          "hostile job": "job/lab/404"}
 
 
@@ -239,7 +240,7 @@ REACHABLE = """return [...document.querySelectorAll(
     .filter(e => e.checkVisibility() && !e.matches('pre a[tabindex="-1"]'))"""
 
 
-@pytest.mark.parametrize("page", ["home", "newest", "found", "job"])
+@pytest.mark.parametrize("page", ["home", "newest", "found", "reports", "job"])
 def test_all_that_can_be_used_is_reached_by_tab_and_shows_that_it_is(browser, page):
     browser.open(PAGES[page])
     wanted = browser.run(REACHABLE)

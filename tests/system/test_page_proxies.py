@@ -23,7 +23,7 @@ import page_lab
 from harness import PATIENCE, wait_for
 from page_lab import PROXY_USER, Apache, Nginx, OpenIdApache, as_user, basic, fetch, running
 from search_lab import free_port
-from test_serve import ALICE, BOB, CHEM, COORDINATOR, GONE, JOBS, SUPPORT, jobs_of
+from test_serve import ALICE, BOB, CHEM, COORDINATOR, GONE, JOBS, SUPPORT, account_of, jobs_of
 
 FINDS = {ALICE: jobs_of(ALICE), BOB: jobs_of(BOB), COORDINATOR: sorted(map(str, CHEM)),
          SUPPORT: sorted(map(str, JOBS))}
@@ -95,6 +95,27 @@ def test_each_finds_and_opens_the_jobs_that_they_may_see(site, proxy, user):
         assert script.headers["X-Content-Type-Options"] == "nosniff"
         head = fetch(proxy.base, f"job/lab/{job}", user, "HEAD")
         assert (head.status, head.body) == (200, b"")
+
+
+@pytest.mark.parametrize("user", FINDS)
+def test_a_report_is_what_the_command_prints(site, apache, user):
+    wait_for((site.work / "catalog" / "coordinators.json").exists,
+             "the daemon has asked who coordinates")
+    since, until = "2020-01-01T00:00Z", "2100-01-01T00:00Z"
+    for by in ("user", "program", "week"):
+        for form in ("csv", "json"):
+            printed = site.ask(user, "report", "--by", by, "--since", since, "--until", until,
+                               f"--{form}").stdout
+            page = fetch(apache.base, f"reports.{form}?by={by}&since={since}&until={until}", user)
+            assert page.text.splitlines() == printed.splitlines() != []
+    page = fetch(apache.base, "reports?by=account&since=2d", user)
+    accounts = {account_of(int(job)) for job in FINDS[user]}
+    [*rows, total] = [link for link in Links(page).all if link.startswith(".?q=")
+                      and "ended" in link]
+    assert len(rows) == len(accounts)
+    assert jobs_on(fetch(apache.base, total, user)) == FINDS[user]
+    assert sorted(job for row in rows for job in jobs_on(fetch(apache.base, row, user))
+                  ) == FINDS[user]
 
 
 @pytest.mark.parametrize("user", [ALICE, BOB, COORDINATOR])

@@ -3,203 +3,42 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <map>
-#include <nlohmann/json.hpp>
-#include <random>
 #include <sstream>
 #include <string>
-#include <vector>
 
 namespace scriptorium::cli {
 namespace {
 
+using query::RunSums;
+using query::SumBy;
 using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using Json = nlohmann::ordered_json;
 
 constexpr std::int64_t kWeek = 7 * 86'400;
 
 Timestamp at(std::int64_t seconds) { return Timestamp{seconds * kSecond}; }
 
 // The second week; the first is the one before.
-SumPeriod second_week() { return {.from = at(kWeek), .until = at(2 * kWeek)}; }
+query::SumPeriod second_week() { return {.from = at(kWeek), .until = at(2 * kWeek)}; }
 
 JobRun run_at(std::int64_t ended, std::uint64_t core_seconds = 7'200,
               std::optional<std::uint64_t> unused = 3'600) {
   return {.user = "alice",
           .verified = true,
-          .account = "chem",
-          .partition = "batch",
           .ended_at = at(ended),
           .core_seconds = core_seconds,
-          .unused_core_seconds = unused,
-          .nodes = {"n1"}};
+          .unused_core_seconds = unused};
 }
 
-Json row_of(const ReportSums& sums, const std::string& by, const std::string& name) {
-  const Json json = sums.json();
-  for (const Json& row : json["rows"]) {
-    if (row[by] == name) return row;
-  }
-  return {};
-}
-
-std::vector<std::string> names_of(const Json& json, const std::string& by) {
-  std::vector<std::string> names;
-  for (const Json& row : json["rows"]) names.push_back(row[by]);
-  return names;
-}
-
-std::string text_of(const ReportSums& sums, std::size_t limit) {
+std::string text_of(const RunSums& sums, std::size_t limit = 0) {
   std::istringstream in;
   std::ostringstream out;
-  return sums.text(limit, Console{.in = in, .out = out, .err = out});
-}
-
-TEST(ReportSumsTest, ARunCountsWhereItEnds) {
-  ReportSums sums(SumBy::kUser, second_week());
-  for (const std::int64_t second :
-       {std::int64_t{-1}, std::int64_t{0}, kWeek - 1, kWeek, 2 * kWeek - 1, 2 * kWeek})
-    sums.add(run_at(second));
-  const Json total = sums.json()["total"];
-  EXPECT_EQ(total["jobs"], 2);
-  EXPECT_EQ(total["before"]["jobs"], 2);
-  EXPECT_EQ(total["core_seconds"], 14'400);
-  EXPECT_EQ(total["wasted_core_seconds"], 7'200);
-}
-
-TEST(ReportSumsTest, WithoutABeginningEverythingCountsAndThereIsNoTrend) {
-  ReportSums sums(SumBy::kUser, {.from = std::nullopt, .until = at(2 * kWeek)});
-  sums.add(run_at(-5 * kWeek));
-  sums.add(run_at(kWeek));
-  EXPECT_EQ(sums.json()["total"]["jobs"], 2);
-  EXPECT_FALSE(sums.json()["total"].contains("before"));
-  EXPECT_FALSE(sums.json().contains("from"));
-  EXPECT_THAT(text_of(sums, 0), Not(HasSubstr("TREND")));
-}
-
-TEST(ReportSumsTest, TheRowsAddUpToTheTotalExactly) {
-  std::mt19937 random(4711);
-  const auto number = [&](int most) { return std::uniform_int_distribution<int>(0, most)(random); };
-  std::map<SumBy, ReportSums> all;
-  for (const SumBy by :
-       {SumBy::kUser, SumBy::kAccount, SumBy::kPartition, SumBy::kNode, SumBy::kProgram})
-    all.emplace(by, ReportSums(by, second_week()));
-  for (int i = 0; i < 5'000; ++i) {
-    const auto core_seconds = static_cast<std::uint64_t>(number(1'000'003));
-    JobRun run = run_at(number(2 * kWeek - 1), core_seconds);
-    run.unused_core_seconds = core_seconds / 7;
-    if (number(9) == 0) run.unused_core_seconds.reset();
-    run.gpu_seconds = static_cast<std::uint64_t>(number(1'000));
-    if (number(1) == 0) run.unused_gpu_seconds = run.gpu_seconds / 3;
-    run.user = number(20) == 0 ? std::nullopt : std::optional("u" + std::to_string(number(40)));
-    run.verified = number(4) != 0;
-    run.account = "a" + std::to_string(number(9));
-    run.partition = "p" + std::to_string(number(3));
-    run.nodes.clear();
-    for (int node = number(6); node > 0; --node)
-      run.nodes.push_back("n" + std::to_string(number(50)));
-    // As rounded shares are: they may be a little more or less than the whole.
-    if (number(3) != 0) run.programs = {{"python3", 3'334}, {"gmx", 3'333}, {"python3", 3'333 + 2}};
-    for (auto& [by, sums] : all) sums.add(run);
-  }
-  for (auto& [by, sums] : all) {
-    sums.add_unfinished(17, 4);
-    const Json json = sums.json();
-    for (const char* figure :
-         {"core_seconds", "wasted_core_seconds", "gpu_seconds", "wasted_gpu_seconds", "jobs"}) {
-      const bool parts = by == SumBy::kNode || by == SumBy::kProgram;
-      if (parts && std::string(figure) == "jobs") continue;  // one counts in several rows
-      std::uint64_t now = 0;
-      std::uint64_t before = 0;
-      for (const Json& row : json["rows"]) {
-        now += row[figure].get<std::uint64_t>();
-        before += row["before"][figure].get<std::uint64_t>();
-      }
-      EXPECT_EQ(now, json["total"][figure]) << figure;
-      EXPECT_EQ(before, json["total"]["before"][figure]) << figure;
-      EXPECT_GT(now, 0U) << figure;
-    }
-  }
-}
-
-TEST(ReportSumsTest, AProgramHasItsShareAndAModuleTheWholeJob) {
-  JobRun run = run_at(kWeek, 10'000, 1'000);
-  run.programs = {
-      {"python3", 7'500}, {"tar", 500}, {kOtherPrograms, 1'000}, {kUnseenPrograms, 1'000}};
-  run.modules = {"GROMACS/2023.1", "CUDA/12", "CUDA/12"};
-  ReportSums programs(SumBy::kProgram, second_week());
-  programs.add(run);
-  EXPECT_THAT(names_of(programs.json(), "program"),
-              ElementsAre("python3", "(not seen)", "(other)", "tar"));
-  EXPECT_EQ(row_of(programs, "program", "python3")["core_seconds"], 7'500);
-  EXPECT_EQ(row_of(programs, "program", "python3")["wasted_core_seconds"], 750);
-  EXPECT_EQ(row_of(programs, "program", "tar")["jobs"], 1);
-  ReportSums modules(SumBy::kModule, second_week());
-  modules.add(run);
-  run.modules.clear();
-  modules.add(run);
-  for (const char* module : {"GROMACS/2023.1", "CUDA/12", "(none)"}) {
-    EXPECT_EQ(row_of(modules, "module", module)["jobs"], 1) << module;
-    EXPECT_EQ(row_of(modules, "module", module)["core_seconds"], 10'000) << module;
-  }
-  EXPECT_EQ(modules.json()["total"]["core_seconds"], 20'000);
-  EXPECT_THAT(text_of(modules, 0), HasSubstr("in full in the row of each"));
-  EXPECT_THAT(text_of(programs, 0), HasSubstr("by the program's share"));
-}
-
-TEST(ReportSumsTest, WhoWasNotVerifiedIsNotAddedToOneWhoWas) {
-  ReportSums sums(SumBy::kUser, second_week());
-  JobRun run = run_at(kWeek);
-  sums.add(run);
-  run.verified = false;
-  sums.add(run);
-  sums.add(run);
-  EXPECT_EQ(row_of(sums, "user", "alice")["jobs"], 1);
-  EXPECT_EQ(row_of(sums, "user", "alice (unverified)")["jobs"], 2);
-}
-
-TEST(ReportSumsTest, JobsWithoutUseAreARowOfTheirOwnAndTheLast) {
-  ReportSums sums(SumBy::kAccount, second_week());
-  sums.add(run_at(kWeek, 100'000, std::nullopt));
-  sums.add(run_at(kWeek, 10, 1));
-  sums.add_unfinished(3, 5);
-  EXPECT_THAT(names_of(sums.json(), "account"), ElementsAre("chem", "(no usage)"));
-  const Json row = row_of(sums, "account", "(no usage)");
-  EXPECT_EQ(row["jobs"], 4);
-  EXPECT_EQ(row["core_seconds"], 100'000);
-  EXPECT_EQ(row["wasted_core_seconds"], 0);
-  EXPECT_EQ(row["before"]["jobs"], 5);
-  EXPECT_EQ(sums.json()["unfinished_jobs"], 3);
-  EXPECT_THAT(text_of(sums, 0),
-              AllOf(HasSubstr("(no usage) has 1 job whose use was not measured."),
-                    HasSubstr("(no usage) has 3 jobs submitted in this time, of which no end")));
-}
-
-// A GPU that was measured where the CPUs were not is no job without use.
-TEST(ReportSumsTest, AGpuHourCountsAsTenInTheOrder) {
-  ReportSums sums(SumBy::kUser, second_week());
-  JobRun cpu = run_at(kWeek, 36'000, 36'000);
-  JobRun gpu = run_at(kWeek, 0, std::nullopt);
-  gpu.user = "bob";
-  gpu.gpu_seconds = 4'000;
-  gpu.unused_gpu_seconds = 3'601;
-  sums.add(cpu);
-  sums.add(gpu);
-  EXPECT_THAT(names_of(sums.json(), "user"), ElementsAre("bob", "alice"));
-  gpu.ended_at = at(0);
-  gpu.unused_gpu_seconds = 3'601 / 2;
-  sums.add(gpu);
-  const std::string text = text_of(sums, 0);
-  EXPECT_THAT(text, HasSubstr("GPU HOURS"));
-  EXPECT_THAT(text, HasSubstr("+100 %"));
-  EXPECT_THAT(text, HasSubstr("new"));
+  return sums_text(sums, limit, Console{.in = in, .out = out, .err = out});
 }
 
 TEST(ReportSumsTest, TheTableHasTheWorstRowsAndTheTotal) {
-  ReportSums sums(SumBy::kUser, second_week());
+  RunSums sums(SumBy::kUser, second_week());
   for (int i = 0; i < 5; ++i) {
     JobRun run = run_at(kWeek, 36'000, 3'600 * (i + 1));
     run.user = "u" + std::to_string(i);
@@ -217,31 +56,34 @@ TEST(ReportSumsTest, TheTableHasTheWorstRowsAndTheTotal) {
               HasSubstr("total     5        50.0    15.0  30 %    new  cpu_low (5) mem_over (1)"));
 }
 
-TEST(ReportSumsTest, CsvHasEveryRow) {
-  ReportSums sums(SumBy::kUser, {.from = std::nullopt, .until = at(kWeek)});
-  JobRun run = run_at(1, 7'200, 600);
-  run.user = "a,b";
-  run.findings = {"cpu_low", "mem_over"};
+TEST(ReportSumsTest, WhatIsNotKnownIsADash) {
+  RunSums sums(SumBy::kUser, second_week());
+  JobRun run = run_at(kWeek, 0, 0);
+  run.gpu_seconds = 3'600;
   sums.add(run);
-  EXPECT_EQ(sums.csv(),
-            "user,jobs,core_seconds,wasted_core_seconds,gpu_seconds,wasted_gpu_seconds,findings\r\n"
-            "\"a,b\",1,7200,600,0,0,cpu_low:1 mem_over:1\r\n"
-            "total,1,7200,600,0,0,cpu_low:1 mem_over:1\r\n");
+  EXPECT_THAT(text_of(sums), HasSubstr("alice     1         0.0     0.0  -        1.0     0.0"));
+  EXPECT_THAT(text_of(sums), AllOf(HasSubstr("GPU HOURS"), HasSubstr("a GPU hour counts as ten")));
 }
 
-TEST(ReportSumsTest, TheTimeBeforeIsInTheCsvAndCountsWithoutUseToo) {
-  ReportSums sums(SumBy::kUser, second_week());
-  sums.add(run_at(0, 7'200, 36));
-  sums.add(run_at(kWeek, 7'200, 3'600));
-  sums.add_unfinished(0, 2);
-  EXPECT_THAT(sums.csv(), HasSubstr("\r\nalice,1,7200,3600,0,0,1,7200,36,0,0,\r\n(no usage),0,"));
-  EXPECT_THAT(sums.csv(), HasSubstr(",before_jobs,before_core_seconds,"));
-  EXPECT_THAT(text_of(sums, 0), HasSubstr("> 10 x"));
+TEST(ReportSumsTest, WithoutABeginningThereIsNoTrend) {
+  RunSums sums(SumBy::kUser, {.from = std::nullopt, .until = at(2 * kWeek)});
+  sums.add(run_at(kWeek));
+  EXPECT_THAT(text_of(sums), AllOf(Not(HasSubstr("TREND")), HasSubstr("Jobs that ended until")));
 }
 
-TEST(ReportSumsTest, TheWordsOfTheOption) {
-  for (const std::string& word : sum_by_words()) EXPECT_TRUE(sum_by(word)) << word;
-  EXPECT_FALSE(sum_by("colour"));
+TEST(ReportSumsTest, TheFootSaysWhatARowHas) {
+  EXPECT_THAT(text_of(RunSums(SumBy::kModule, second_week())),
+              HasSubstr("in full in the row of each"));
+  EXPECT_THAT(text_of(RunSums(SumBy::kProgram, second_week())),
+              HasSubstr("by the program's share"));
+  EXPECT_THAT(text_of(RunSums(SumBy::kWeek, second_week())),
+              AllOf(HasSubstr("from that Monday on"), Not(HasSubstr("TREND"))));
+  RunSums sums(SumBy::kAccount, second_week());
+  sums.add(run_at(kWeek, 100'000, std::nullopt));
+  sums.add_unfinished(3, 5);
+  EXPECT_THAT(text_of(sums),
+              AllOf(HasSubstr("(no usage) has 1 job whose use was not measured."),
+                    HasSubstr("(no usage) has 3 jobs submitted in this time, of which no end")));
 }
 
 }  // namespace
