@@ -15,7 +15,7 @@
 #include "core/base/number.h"
 #include "core/base/text.h"
 #include "core/base/time.h"
-#include "core/cli/array_report.h"
+#include "core/cli/array_text.h"
 #include "core/cli/commands.h"
 #include "core/cli/common.h"
 #include "core/cli/exit_codes.h"
@@ -125,13 +125,15 @@ std::string json_of(const std::vector<JobReport>& jobs, const std::optional<RunT
   }
   if (trend) all.front()["trend"] = trend_json(*trend);
   Json json{{"jobs", std::move(all)}};
-  if (is_array(jobs)) json["array"] = array_json(array_report(jobs));
+  if (auto lives = query::task_lives(jobs); query::is_array(lives))
+    json["array"] = array_json(query::array_report(std::move(lives)));
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 std::string text_of(const std::vector<JobReport>& jobs, const std::optional<RunTrend>& trend,
                     const Arguments& arguments, Console& console) {
-  if (is_array(jobs)) return array_text(array_report(jobs), console);
+  if (auto lives = query::task_lives(jobs); query::is_array(lives))
+    return array_text(query::array_report(std::move(lives)), console);
   std::string text = screen_of(jobs.front(), trend, console);
   if (const Json* event = jobs.front().event; event != nullptr)
     text += secret_text(*event, arguments.config_file, redact::Reader::kOwner, console);
@@ -145,7 +147,8 @@ std::string text_of(const std::vector<JobReport>& jobs, const std::optional<RunT
 // Of the last life of one job; nothing of a job without a summary.
 std::optional<RunTrend> trend_of(const std::vector<JobReport>& jobs, const UsagePlaces& places) {
   const Json* event = jobs.front().event;
-  if (event == nullptr || places.stores == nullptr || is_array(jobs)) return std::nullopt;
+  if (event == nullptr || places.stores == nullptr || query::is_array(query::task_lives(jobs)))
+    return std::nullopt;
   return run_trend(*event, past_runs(places.stores->list(), *event));
 }
 

@@ -317,16 +317,6 @@ std::string fact_line(const char* key, const std::string& value) {
   return value.empty() ? value : "  " + padded(key, 11) + value + "\n";
 }
 
-std::string owner_text(const Json& event) {
-  std::string owner = text_at(event, {"user", "name"});
-  if (owner.empty() && !text_at(event, {"user", "id"}).empty())
-    owner = "uid " + text_at(event, {"user", "id"});
-  const Json& verified = value_at(event, {"user", "verified"});
-  if (!owner.empty() && !(verified.is_boolean() && verified.get<bool>())) owner += " (unverified)";
-  return joined({owner, with("account ", text_at(event, {"job", "account"})),
-                 with("partition ", text_at(event, {"job", "partition"}))});
-}
-
 std::string suggestion_text(const Json& suggest, const std::string& by, const Console& console) {
   const Json& directives = list_at(suggest, {"directives"});
   if (directives.empty()) return {};

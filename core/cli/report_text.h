@@ -19,6 +19,7 @@ using JobReport = query::UsageEvents;
 using query::FindingCounts;
 using query::frequent_text;
 using query::most_frequent;
+using query::owner_text;
 using query::time_column;
 using query::time_text;
 using query::TimeColumn;
@@ -51,8 +52,6 @@ std::string fact_line(const char* key, const std::string& value);  // "" without
 // Lines of at most 96 columns, all but the first with so many blanks in front.
 std::string wrapped(const std::string& words, std::size_t indent);
 std::string coloured(const std::string& words, const std::string& severity, const Console& console);
-// "alice, account chem, partition batch".
-std::string owner_text(const nlohmann::ordered_json& usage_job);
 // The lines of a block `suggest`, by the most that `by` needed; "" if it has none.
 std::string suggestion_text(const nlohmann::ordered_json& suggest, const std::string& by,
                             const Console& console);

@@ -2,10 +2,10 @@
 #include <utility>
 #include <vector>
 
-#include "core/api/kit/search/job_facts.h"
 #include "core/base/text.h"
 #include "core/cli/job_text.h"
 #include "core/cli/show_text.h"
+#include "core/query/array_report.h"
 
 namespace scriptorium::cli {
 namespace {
@@ -48,7 +48,7 @@ std::string use_text(const Searchable::Record& record, const Console& console) {
   add_line(text, "findings", shown(job.findings));
   add_line(text, "modules", shown(job.modules));
   add_line(text, "software", shown(job.software));
-  for (const query::Task& task : query::failed_of(query::tasks_of(record)))
+  for (const query::Task& task : query::failed_of(query::tasks_of(query::task_lives(record))))
     add_line(text, "task " + task.id, outcome_text(task.run, console));
   if (job.lives > 1) {
     std::size_t number = 0;

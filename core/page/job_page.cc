@@ -7,9 +7,12 @@
 #include <utility>
 
 #include "core/base/text.h"
+#include "core/page/array_part.h"
+#include "core/page/job_plots.h"
 #include "core/page/request.h"
 #include "core/page/shown.h"
 #include "core/page/use_values.h"
+#include "core/query/array_report.h"
 #include "core/query/job_record.h"
 #include "core/query/job_text.h"
 #include "core/query/unchecked_json.h"
@@ -51,9 +54,8 @@ Json usage_of(const Searchable::Record& record) {
 List findings_of(const Json& usage) {
   List list;
   for (const Json& finding : query::list_at(usage, {kUsage, "findings"})) {
-    const std::string severity = query::text_at(finding, {"severity"});
     Values values;
-    values.set("severity", severity == "critical" || severity == "warning" ? severity : "info");
+    values.set("severity", severity_class(query::text_at(finding, {"severity"})));
     values.set("text", query::text_at(finding, {"text"}, kMostFindingBytes));
     list.push_back(std::move(values));
   }
@@ -254,6 +256,10 @@ List task_rows(const std::vector<query::Task>& tasks) {
 
 }  // namespace
 
+std::string severity_class(const std::string& severity) {
+  return severity == "critical" || severity == "warning" ? severity : "info";
+}
+
 Values run_values(const JobRow& job) {
   Values values;
   values.set("state", query::state_text(job));
@@ -308,12 +314,17 @@ Values job_values(const std::vector<Searchable::Record>& records, const std::vec
   add_table(tables, "programs", query::program_table({.event = &usage, .nodes = {}}));
   add_table(tables, "steps", query::step_table({.event = &usage, .nodes = {}}));
   values.set("tables", tables);
-  std::vector<query::Task> tasks = query::tasks_of(record);
+  set_list(values, "plots", job_plots(record));
+  const std::vector<query::TaskLife> task_lives = query::task_lives(record);
+  values.set("array", array_part(task_lives));
+  std::vector<query::Task> tasks = query::tasks_of(task_lives);
   set_list(values, "failed_tasks", task_rows(query::failed_of(tasks)));
   values.set("task_count", std::to_string(tasks.size()));
   std::sort(tasks.begin(), tasks.end(), [](const query::Task& one, const query::Task& other) {
     return std::pair(one.id.size(), one.id) < std::pair(other.id.size(), other.id);  // 9 before 10
   });
+  const bool has_more = tasks.size() > kMostTasks;
+  values.set("tasks_shown", has_more ? Values(std::to_string(kMostTasks)) : Values(false));
   tasks.resize(std::min(tasks.size(), kMostTasks));
   set_list(values, "tasks", task_rows(tasks));
   List lives;

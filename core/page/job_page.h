@@ -11,6 +11,8 @@ namespace scriptorium::page {
 // What lists say of a run: state, state_class ("good", "bad", "warn" or ""), span, elapsed, cpu,
 // memory. The last three are "" for an array, whose row has those of one task.
 Values run_values(const JobRow& job);
+// The class of a finding: "critical", "warning" or "info".
+std::string severity_class(const std::string& severity);
 // The way from the first page to that of the job, or to what is `below` it: "script".
 std::string job_path(const JobRow& job, const std::string& below = "");
 // To what differs between these jobs.

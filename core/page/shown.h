@@ -10,7 +10,7 @@
 // Texts of users as HTML: what a browser would drop, reorder or run is shown instead. Pure.
 namespace scriptorium::page {
 
-// HTML that is made here and nowhere else, so that a template may hold it as it is.
+// HTML that is made here and in plot.h and nowhere else, so that a template may hold it as it is.
 struct Html {
   std::string text;
 };

@@ -19,7 +19,7 @@ using Values = kainjow::mustache::data;
 // fault of the program, and its own text.
 std::string words(std::string_view key, std::initializer_list<std::string> values = {});
 
-// For {{text}}, as in lists of sentences.
+// {{text}} of a list's item.
 Values text_value(const std::string& text);
 // The list, and has_NAME, whether it has any.
 void set_list(Values& values, const std::string& name, const kainjow::mustache::list& list);

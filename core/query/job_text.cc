@@ -118,18 +118,6 @@ std::vector<JobRow> lives_of(const Searchable::Record& record) {
   return lives;
 }
 
-std::vector<Task> tasks_of(const Searchable::Record& record) {
-  std::vector<Task> tasks;
-  for (const auto& event : record.later) {
-    if (!event->job.array || event->kind != "usage.job") continue;
-    Task& task = tasks.emplace_back();
-    task.id = printable(event->job.array->task_id.value_or("?"));
-    join(task.run, *event);
-    task.run.runs = 0;  // it is shown as a job of its own
-  }
-  return tasks;
-}
-
 std::vector<Task> failed_of(std::vector<Task> tasks) {
   std::erase_if(tasks, [](const Task& task) { return !is_failure(task.run.state); });
   std::sort(tasks.begin(), tasks.end(),

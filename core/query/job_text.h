@@ -36,7 +36,6 @@ struct Task {
   std::string id;  // of the task; printable
   JobRow run;      // only its outcome
 };
-std::vector<Task> tasks_of(const Searchable::Record& record);  // in the order of their ends
 // Those that failed, the newest first; at most 100.
 std::vector<Task> failed_of(std::vector<Task> tasks);
 

@@ -23,6 +23,12 @@ std::optional<double> number_at(const Json& object, std::initializer_list<const 
   return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
 }
 
+std::optional<double> measured_at(const Json& object, std::initializer_list<const char*> path) {
+  constexpr double kMost = 1e15;
+  const auto number = number_at(object, path);
+  return number && *number >= 0 && *number <= kMost ? number : std::nullopt;
+}
+
 std::string text_at(const Json& object, std::initializer_list<const char*> path,
                     std::size_t limit) {
   const Json& value = value_at(object, path);

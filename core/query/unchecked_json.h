@@ -15,6 +15,9 @@ const nlohmann::ordered_json& value_at(const nlohmann::ordered_json& object,
                                        std::initializer_list<const char*> path);
 std::optional<double> number_at(const nlohmann::ordered_json& object,
                                 std::initializer_list<const char*> path);
+// What can be true of a job: it fits into a whole number, also after some headroom.
+std::optional<double> measured_at(const nlohmann::ordered_json& object,
+                                  std::initializer_list<const char*> path);
 // Printable, at most `limit` bytes; "" if there is none.
 std::string text_at(const nlohmann::ordered_json& object, std::initializer_list<const char*> path,
                     std::size_t limit = 256);

@@ -1,5 +1,6 @@
 #include "core/query/usage.h"
 
+#include <nlohmann/json.hpp>
 #include <utility>
 
 namespace scriptorium::query {
@@ -51,6 +52,33 @@ std::optional<std::uint64_t> unfinished_jobs(const std::vector<Store>& stores, T
   const auto asked = search_fastest(stores, request);
   if (asked.store == nullptr || !asked.answer.finished || !asked.answer.count) return std::nullopt;
   return asked.answer.count->jobs;
+}
+
+nlohmann::ordered_json usage_document(const Event& event) {
+  using Json = nlohmann::ordered_json;
+  Json json = Json::parse(event.extra_json, nullptr, false);
+  if (!json.is_object()) return nullptr;
+  const auto put = [](Json& object, const char* key, const std::optional<std::string>& value) {
+    if (value) object[key] = *value;
+  };
+  json["id"] = event.id;
+  json["cluster"] = event.cluster;
+  Json& user = json["user"];
+  if (!user.is_object()) user = Json::object();
+  put(user, "name", event.user.name);
+  put(user, "id", event.user.id);
+  user["verified"] = event.user.verified;
+  Json& job = json["job"];
+  if (!job.is_object()) job = Json::object();
+  job["id"] = event.job.id;
+  put(job, "name", event.job.name);
+  put(job, "account", event.job.account);
+  put(job, "partition", event.job.partition);
+  if (event.job.array) {
+    job["array"] = {{"job_id", event.job.array->job_id}};
+    put(job["array"], "task_id", event.job.array->task_id);
+  }
+  return json;
 }
 
 }  // namespace scriptorium::query

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -37,5 +38,9 @@ std::optional<std::uint64_t> unfinished_jobs(const std::vector<Store>& stores, T
                                              Timestamp until, const std::string& user,
                                              std::stop_token stop,
                                              SteadyTime deadline = SteadyTime::max());
+
+// Of a usage event's document, as event_json() has it, what reports read: whose it is, job.array
+// and what the event brings itself. Null if that is not JSON.
+nlohmann::ordered_json usage_document(const Event& event);
 
 }  // namespace scriptorium::query

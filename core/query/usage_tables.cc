@@ -18,8 +18,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kUsage = "usage";  // the events' member, no plugin
-
 template <typename... Values>
 std::string format(const char* pattern, Values... values) {
   std::array<char, 256> buffer{};
@@ -180,6 +178,19 @@ std::string bytes_text(double value) {
 }
 std::string count_text(double value) {
   return format(value == std::floor(value) ? "%.0f" : "%.2f", value);
+}
+
+std::string owner_text(const Json& event) {
+  std::string owner = text_at(event, {"user", "name"});
+  const std::string uid = text_at(event, {"user", "id"});
+  if (owner.empty() && !uid.empty()) owner = "uid " + uid;
+  const Json& verified = value_at(event, {"user", "verified"});
+  if (!owner.empty() && !(verified.is_boolean() && verified.get<bool>())) owner += " (unverified)";
+  for (const char* what : {"account", "partition"}) {
+    const std::string value = text_at(event, {"job", what});
+    if (!value.empty()) owner += (owner.empty() ? "" : ", ") + std::string(what) + " " + value;
+  }
+  return owner;
 }
 
 std::string time_text(const std::string& time) {

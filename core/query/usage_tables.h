@@ -11,9 +11,14 @@
 // process's time zone. Pure.
 namespace scriptorium::query {
 
+inline constexpr const char* kUsage = "usage";  // the events' member, not a plugin's name
+
 std::string percent(const std::optional<double>& ratio);  // "97 %", "1.2 %"; "-" if it is unknown
 std::string bytes_text(double value);
 std::string count_text(double value);  // "3", "2.50"
+
+// "alice, account chem, partition batch".
+std::string owner_text(const nlohmann::ordered_json& usage_job);
 
 // A time in RFC 3339 for people: "2026-11-21 09:00:00 CET".
 std::string time_text(const std::string& time);

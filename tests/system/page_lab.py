@@ -5,8 +5,10 @@ the machine's own servers and their configuration are not touched.
 
 import base64
 import contextlib
+import datetime
 import hashlib
 import http.client
+import json
 import os
 import pathlib
 import pwd
@@ -82,6 +84,23 @@ class PageSite(Site):
                                                  ).stdout.split())
                  >= set(map(str, scripts)), "the jobs are in the catalog")
 
+    def add_events(self, user, events):
+        """Events of that user's jobs, which the catalog gets by way of the file tree."""
+        owner = {"name": user, "id": str(pwd.getpwnam(user).pw_uid), "verified": True}
+        for event in events:
+            job, kind = event["job"]["id"], event["kind"]
+            part = {"usage.job": ".usage", "usage.sample":
+                    f".usage-sample-{event['host']['name']}-"
+                    + event["time"].replace("-", "").replace(":", "")}.get(kind, "")
+            for file in event.get("files", ()):
+                (self.work / "archive" / f"{job}.sh").write_bytes(SCRIPT)
+                file.update(size=len(SCRIPT), sha256=hashlib.sha256(SCRIPT).hexdigest())
+            text = json.dumps({**event, "user": owner})
+            identity = hashlib.sha256(text.encode()).hexdigest()
+            (self.work / "archive" / f"{job}{part}.json").write_text(
+                json.dumps({**json.loads(text), "id": identity}))
+        self.daemon.command("sinks", "fill", "catalog")
+
     def close(self):
         if self.process.poll() is None:
             self.stop()
@@ -91,6 +110,50 @@ class PageSite(Site):
     def answered(self, position=0):
         """The users to whom pages were given, by the log from a position on."""
         return re.findall(r"SERVE_ANSWERED\b.*\buser=(\S+)", self.log()[position:])
+
+
+SCRIPT = b"#!/bin/bash\n#SBATCH --mem=4G\nsrun step\n"
+
+
+def event_of(kind, job, time, host="n1", usage=None, **more):
+    """As a file tree has it; `time` is a datetime."""
+    at = time.strftime("%Y-%m-%dT%H:%M:%S.000Z")
+    body = {"usage": usage} if usage else {"script": {"interpreter": "/bin/bash"},
+                                           "files": [{"name": "script"}]}
+    return {"schema": "scriptorium.event/1", "kind": kind, "time": at, "captured_at": at,
+            "capture": "scan", "complete": True, "cluster": "lab", "scheduler": "slurm",
+            "host": {"name": host}, "job": {"id": str(job), "name": "made", **more}, **body}
+
+
+def array_events(array, tasks, task_event):
+    """An array's script, and for each task what task_event(task) says of it."""
+    made = [task_event(task) for task in range(tasks)]
+    begin = datetime.datetime.fromisoformat(made[0]["time"].replace("Z", "+00:00"))
+    yield event_of("job.script", array, begin - datetime.timedelta(minutes=1),
+                   array={"job_id": str(array), "task_spec": f"0-{tasks - 1}"})
+    yield from made
+
+
+def sampled_events(job, begin, nodes, samples, step=30):
+    """A job on so many nodes that was read every `step` seconds."""
+    yield event_of("job.script", job, begin)
+    for node in range(nodes):
+        for i in range(samples):
+            second = step * i
+            yield event_of("usage.sample", job, begin + datetime.timedelta(seconds=second + 60),
+                           host=f"n{node + 1}", usage={
+                "seq": i + 1, "interval_seconds": step, "elapsed_seconds": second,
+                "source": {"cpu": "cgroup2", "memory": "cgroup2", "gpu": "nvml"},
+                "cpu": {"time_seconds": 6.5 * second, "user_seconds": 6.0 * second,
+                        "system_seconds": 0.5 * second, "allocated": 8,
+                        "utilization_ratio": 0.5 + (i * 7 + node) % 40 / 100},
+                "memory": {"working_set_bytes": (1 + node) * (256 << 20) + (i << 16),
+                           "anon_bytes": 1 << 28, "file_bytes": 1 << 20, "limit_bytes": 4 << 30},
+                "io": {"read_bytes": i << 20, "written_bytes": i << 10},
+                "tasks": {"current": 9, "peak": 11},
+                "gpus": [{"id": f"GPU-{node}", "index": 0, "model": "A100",
+                          "utilization_ratio": i % 10 / 10, "memory_used_bytes": 1 << 30,
+                          "memory_limit_bytes": 40 << 30, "power_watts": 250.5}]})
 
 
 @contextlib.contextmanager

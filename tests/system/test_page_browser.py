@@ -16,8 +16,9 @@ import pytest
 import harness
 import page_lab
 from harness import wait_for
-from page_lab import Apache, PageSite, fetch, password, running
+from page_lab import Apache, PageSite, array_events, fetch, password, running, sampled_events
 from test_serve import ALICE, BOB, COORDINATOR, GONE, JOBS, SUPPORT, jobs_of
+from test_usage_page import DAY, sweep
 
 AXE = "axe-core-4.10.2"
 MB = 1 << 20
@@ -44,8 +45,8 @@ HOSTILE = {
 FOREIGN_SCRIPT = "script:not([src$='/app.js'])"
 PAGES = {"home": "", "newest": "?q=", "found": "?q=mdrun", "not found": "?q=nowhere",
          "a wrong query": "?q=%28", "reports": "reports?by=account",
-         "job": f"job/lab/{jobs_of(ALICE)[0]}",
-         "hostile job": "job/lab/404"}
+         "job": f"job/lab/{jobs_of(ALICE)[0]}", "hostile job": "job/lab/404",
+         "array": "job/lab/4900", "plots": "job/lab/501", "many nodes": "job/lab/502"}
 
 
 class HostileSite(PageSite):
@@ -54,6 +55,8 @@ class HostileSite(PageSite):
         self.add_jobs(ALICE, HOSTILE, [f"SLURM_JOB_NAME={MARKUP}".encode(), b"A\xff=\0",
                                        f"B={MARKUP}".encode()],
                       MARKUP + "\u202e{job}", f"/tmp/{MARKUP}\u202e")
+        self.add_events(ALICE, [*array_events(4900, 20, sweep), *sampled_events(501, DAY, 3, 40),
+                                *sampled_events(502, DAY, 10, 40)])
 
 
 @pytest.fixture(scope="module")
@@ -172,6 +175,24 @@ def test_a_page_loads_nothing_from_elsewhere_and_the_console_is_empty(browser, w
     picture = work / "page.png"
     browser.driver.save_screenshot(str(picture))
     assert picture.stat().st_size > 5000
+
+
+@pytest.mark.parametrize("page, pictures, names", [
+    ("plots", 3, ["n1", "n2", "n3"]), ("many nodes", 3, ["least of all nodes", "mean of all nodes",
+                                                         "most of all nodes"]), ("array", 2, [])])
+def test_use_is_drawn(browser, page, pictures, names):
+    browser.open(PAGES[page])
+    drawn = browser.run("""return [...document.querySelectorAll('main svg[role=img]')].map(svg => {
+        const box = svg.getBoundingClientRect();
+        return [svg.querySelector('title').textContent, box.width > 100 && box.height > 30,
+                svg.querySelectorAll('path, rect').length, getComputedStyle(
+                    svg.querySelector('path, rect')).stroke]})""")
+    assert len(drawn) == pictures and all(is_seen for _, is_seen, _, _ in drawn), drawn
+    assert browser.run("return [...document.querySelectorAll('figure:first-of-type .keys li')]"
+                       ".map(e => e.innerText.trim())") == names
+    if names:
+        assert [parts for _, _, parts, _ in drawn] == [3, 4, 3]  # of memory, the limit too
+        assert all(stroke != "none" for _, _, _, stroke in drawn)
 
 
 @pytest.mark.parametrize("user", [BOB, COORDINATOR, SUPPORT])

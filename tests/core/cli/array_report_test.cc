@@ -1,4 +1,4 @@
-#include "core/cli/array_report.h"
+#include "core/query/array_report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "core/cli/array_text.h"
 #include "tests/support/zone.h"
 
 namespace scriptorium::cli {
@@ -21,6 +22,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using query::ArrayReport;
 using Json = nlohmann::ordered_json;
 
 constexpr double kMebi = 1048576;
@@ -75,9 +77,9 @@ class ArrayReportTest : public ::testing::Test {
   }
 
   ArrayReport report() const {
-    std::vector<JobReport> jobs;
-    for (const Json& one : events_) jobs.push_back({.event = &one});
-    return array_report(jobs);
+    std::vector<query::TaskLife> lives;
+    for (const Json& one : events_) lives.push_back(query::task_life(one));
+    return query::array_report(std::move(lives));
   }
   std::string text() const {
     std::istringstream in;
@@ -178,7 +180,7 @@ TEST_F(ArrayReportTest, ItsHistogramHasEachTaskInOneOfTenBins) {
   resize(11);
   for (std::size_t i = 0; i < 11; ++i) last(i, 1000 + 100 * static_cast<double>(i));
   const ArrayReport::Spread spread = report().spreads.at(0);
-  EXPECT_EQ(spread.figure, Figure::kTime);
+  EXPECT_EQ(spread.figure, query::Figure::kTime);
   EXPECT_THAT(spread.bins, ElementsAre(1, 1, 1, 1, 1, 1, 1, 1, 1, 2));
   EXPECT_EQ(spread.median, 1500);
   EXPECT_THAT(text(), AllOf(HasSubstr("least          16 min 40 s  "),
@@ -423,6 +425,7 @@ TEST_F(ArrayReportTest, AKillCountsUntilTheTaskHasCompleted) {
   Json killed = task(4);
   killed["id"] = "another";
   killed["job"]["state"] = "OUT_OF_MEMORY";
+  killed["usage"]["started_at"] = "2026-11-21T06:00:00Z";
   killed["usage"]["suggest"]["memory_bytes"] = 8000 * kMebi;
   events_.push_back(killed);
   EXPECT_THAT(exceptions(), IsEmpty());
@@ -567,9 +570,9 @@ TEST_F(ArrayReportTest, AnotherJobWithTheSameNumberIsNotATask) {
 TEST_F(ArrayReportTest, LivesOfOneTaskAreNotAnArray) {
   const Json one = task(1);
   const Json two = task(2);
-  EXPECT_FALSE(is_array({{.event = &one}, {.event = &one}}));
-  EXPECT_FALSE(is_array({{.event = nullptr}}));
-  EXPECT_TRUE(is_array({{.event = &one}, {.event = &two}}));
+  EXPECT_FALSE(query::is_array(query::task_lives({{.event = &one}, {.event = &one}})));
+  EXPECT_FALSE(query::is_array(query::task_lives({{.event = nullptr}})));
+  EXPECT_TRUE(query::is_array(query::task_lives({{.event = &one}, {.event = &two}})));
 }
 
 TEST_F(ArrayReportTest, StrangeEventsHaveNoFigures) {

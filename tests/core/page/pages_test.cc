@@ -527,6 +527,53 @@ TEST_F(Pages, AnArrayOpensToItsTasks) {
   EXPECT_LT(page.find("<th scope=\"row\">9</th>"), page.find("<th scope=\"row\">10</th>")) << page;
 }
 
+// Of an array: it ran for an hour and needed 1 GiB of 4, but one of six hours and another of 3 GiB.
+std::shared_ptr<const Event> task_event(int number, const char* state = "COMPLETED") {
+  Event use = test::make_event_value("1" + std::to_string(number));
+  use.kind = "usage.job";
+  use.job.array = JobArray{.job_id = "1", .task_id = std::to_string(number)};
+  nlohmann::json usage = {
+      {"elapsed_seconds", number == 7 ? 21600 : 3600},
+      {"started_at", "2026-11-21T08:00:00Z"},
+      {"request", {{"nodes", 1}, {"time_limit_seconds", 86400}}},
+      {"cpu", {{"allocated", 4}, {"efficiency_ratio", 0.5 + 0.01 * number}}},
+      {"memory", {{"peak_node_bytes", std::int64_t{number == 3 ? 3 : 1} << 30}}},
+      {"quality", {{"status", "ok"}}},
+      {"findings", {{{"id", "mem_over"}, {"severity", "warning"}, {"text", "Ask for less."}}}},
+      {"suggest", {{"memory_bytes", 1288490188}, {"directives", {"#SBATCH --mem=1229M"}}}}};
+  use.extra_json =
+      nlohmann::json{{"job", {{"state", state}, {"exit_code", "0:0"}}}, {"usage", usage}}.dump();
+  return std::make_shared<const Event>(std::move(use));
+}
+
+TEST_F(Pages, AnArrayShowsTheSpreadOfItsTasks) {
+  store_.records = {record_of("alice", "1")};
+  store_.records[0].job.runs = 20;
+  for (int i = 0; i < 20; ++i) store_.records[0].later.push_back(task_event(i));
+  EXPECT_THAT(
+      get("/job/lab/1").body,
+      AllOf(
+          HasSubstr("<h2>Its 20 tasks</h2>"),
+          HasSubstr("<tr><th scope=\"row\">Time</th><td class=\"n\">1 h 0 min</td><td "
+                    "class=\"n\">1 h 0 min</td><td class=\"n\">6 h 0 min</td>"),
+          HasSubstr("<title>Memory: tasks in each tenth from the least to the most: 19, 0, 0, 0, "
+                    "0, 0, 0, 0, 0, 1</title>"),
+          HasSubstr("<li>1_7: ran 6 h 0 min (median 1 h 0 min)</li>"),
+          HasSubstr("<li>1_3: needed 3.0 GiB of memory (median 1.0 GiB)</li>"),
+          HasSubstr("<tr><th scope=\"row\" class=\"warning\">mem_over</th><td class=\"n\">20</td>"),
+          HasSubstr("By the most that 19 of its 20 tasks needed"), HasSubstr("#SBATCH --mem="),
+          HasSubstr("<li>1_3 (--mem=")));
+}
+
+TEST_F(Pages, OneTaskIsNoSpread) {
+  store_.records = {record_of("alice", "1")};
+  store_.records[0].job.runs = 1;
+  store_.records[0].later = {task_event(7)};
+  EXPECT_THAT(get("/job/lab/1").body,
+              AllOf(HasSubstr("Tasks that ended (1)"), Not(HasSubstr("Its 1 tasks")),
+                    Not(HasSubstr("unlike")), Not(HasSubstr("Next time"))));
+}
+
 TEST_F(Pages, WhatMayNotBeSeenIsWhatDoesNotExist) {
   store_.records = {record_of("bob", "2")};
   Response denied = get("/job/lab/2");

@@ -194,7 +194,8 @@ TEST_F(Reports, TheDownloadsAreWhatTheCommandPrints) {
   EXPECT_EQ(csv.type, "text/csv; charset=utf-8");
   EXPECT_THAT(csv.headers, Contains(std::pair("Content-Disposition",
                                               "attachment; filename=\"report-by-user.csv\"")));
-  EXPECT_EQ(get(std::string("/api/v1/reports?by=user&") + kPeriod).body, sums.json().dump(2) + "\n");
+  EXPECT_EQ(get(std::string("/api/v1/reports?by=user&") + kPeriod).body,
+            sums.json().dump(2) + "\n");
   EXPECT_EQ(store_.events_read, 0);
 }
 

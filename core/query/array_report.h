@@ -3,13 +3,15 @@
 #include <array>
 #include <cstddef>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "core/cli/console.h"
-#include "core/cli/report_text.h"
-#include "core/cli/run_trend.h"
+#include "core/api/searchable.h"
+#include "core/query/job_text.h"
+#include "core/query/run_figures.h"
+#include "core/query/usage_tables.h"
 
 // The tasks of a job array as one report. Pure.
 //
@@ -17,9 +19,27 @@
 // more than three times the distance between them, and differs from their median by a half and a
 // minute (time), a half and 64 MiB (memory), or a tenth of all CPUs or GPUs. With fewer than
 // kLeastForQuartiles tasks none is.
-namespace scriptorium::cli {
+namespace scriptorium::query {
 
 inline constexpr std::size_t kLeastForQuartiles = 5;
+
+// One life of a task, as its usage.job event says it; "": not known. Texts are printable.
+struct TaskLife {
+  RunFigures run;
+  std::string cluster, user, uid, array, task;  // whose it is; `task` is "" if it is of no array
+  std::string name, owner;                      // as owner_text() has it
+  std::string state, exit_code;
+  std::string began, ended;
+  std::optional<double> peak_bytes, limit_bytes;              // memory of all its nodes together
+  bool is_whole = false;                                      // nothing of it went unmeasured
+  std::vector<std::pair<std::string, std::string>> findings;  // id and severity, each id once
+};
+TaskLife task_life(const nlohmann::ordered_json& usage_job);
+// Of the usage.job events of an array's tasks, in the order of the record; of a job: none.
+std::vector<TaskLife> task_lives(const Searchable::Record& record);
+std::vector<Task> tasks_of(const std::vector<TaskLife>& lives);
+// Those that have a usage.job.
+std::vector<TaskLife> task_lives(const std::vector<UsageEvents>& jobs);
 
 struct ArrayReport {
   static constexpr std::size_t kBins = 10;
@@ -56,12 +76,11 @@ struct ArrayReport {
 };
 
 // Whether these are tasks of an array, and not lives of one job.
-bool is_array(const std::vector<JobReport>& jobs);
-// `jobs`: of an array, each life of each task, the last life first.
-ArrayReport array_report(const std::vector<JobReport>& jobs);
+bool is_array(const std::vector<TaskLife>& lives);
+// `lives`: of an array, all of each task; where two of a task began at one time, the last life
+// first.
+ArrayReport array_report(std::vector<TaskLife> lives);
+// Of one in `suggest`: "4711_17 (--mem=9G)".
+std::string exception_text(const nlohmann::ordered_json& exception);
 
-// One screen, however many tasks there are.
-std::string array_text(const ArrayReport& report, const Console& console);
-nlohmann::ordered_json array_json(const ArrayReport& report);
-
-}  // namespace scriptorium::cli
+}  // namespace scriptorium::query
