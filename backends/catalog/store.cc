@@ -27,7 +27,8 @@ constexpr std::int64_t kMergePages = 500;
 constexpr int kFreedPages = 250;
 // How long one step unites blocks of an old segment.
 constexpr std::chrono::milliseconds kUniteStep{20};
-// A life's first event may bear a time shortly before the one at which its script was written.
+// A life's first event may bear a time shortly before the one at which its script was written:
+// schedulers give starts in whole seconds, and nodes have clocks of their own.
 constexpr std::int64_t kClockSlack = 60 * kSecond;
 // Events of a job whose script never came belong together if they are not further apart.
 constexpr std::int64_t kLongestJob = 30 * kDay * kSecond;
@@ -71,7 +72,7 @@ bool is_life_of(const JobRow& row, const Event& later, const JobRow& facts) {
       row.user != later.user.name)
     return false;
   return apart + kClockSlack >= 0 && apart <= kLongestWait &&
-         (!facts.started_at || facts.started_at->nanoseconds >= row.time.nanoseconds);
+         (!facts.started_at || facts.started_at->nanoseconds + kClockSlack >= row.time.nanoseconds);
 }
 
 }  // namespace

@@ -293,9 +293,6 @@ std::optional<Timestamp> since_of(const std::string& text) {
 int report_command(const Arguments& arguments, Console& console) {
   if (arguments.mail) return report_mail(arguments, console);
   int code = kExitGood;
-  if (arguments.by == "module" && !arguments.archive.empty())
-    return fail(console, "--by module: not with --archive, as the events there have no modules",
-                kExitUsage);
   const UsagePlaces places = usage_places_or_say(arguments, console, code);
   if (places.list.empty()) return code;
   if (!arguments.job.empty()) return one_job(arguments, places, console);

@@ -59,7 +59,7 @@ class Walker {
       }
       if (directory) {
         below.emplace_back(name);
-      } else if (name.find(kUsage) != std::string_view::npos &&
+      } else if ((walk_.scripts || name.find(kUsage) != std::string_view::npos) &&
                  name.find(".json") != std::string_view::npos &&
                  (!walk_.wanted || walk_.wanted(inner))) {
         read(fd, entry->d_name, inner);

@@ -14,10 +14,12 @@ inline constexpr const char* kUsage =
     "usage";  // the event's member and a part of file names; not a plugin's name
 
 // Reads the usage records in a file tree: every file whose name contains "usage" and ".json", as
-// the tree's documentation promises. Follows no symbolic link below the root and opens only regular
+// the tree's documentation promises; with `scripts` also the others whose name contains ".json",
+// the records of scripts among them. Follows no symbolic link below the root and opens only regular
 // files.
 struct RecordWalk {
   std::string root;
+  bool scripts = false;
   std::function<bool(std::string_view path)> wanted;  // selects by path below the root; empty: all
   Timestamp since;             // files last written before this are not opened
   std::string only_directory;  // below the root; read if the root itself cannot be listed

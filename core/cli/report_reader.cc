@@ -15,6 +15,7 @@
 #include "core/cli/exit_codes.h"
 #include "core/cli/open_stores.h"
 #include "core/cli/report_archive.h"
+#include "core/cli/script_modules.h"
 #include "core/cli/signal_stop.h"
 #include "core/config/config.h"
 #include "core/query/usage.h"
@@ -26,9 +27,9 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kJobsOfAPage = 200;
 
-bool takes_usage(const SinkInstance& sink) {
+bool takes(const SinkInstance& sink, std::string_view kind) {
   return std::any_of(sink.common.kinds.begin(), sink.common.kinds.end(),
-                     [](const std::string& pattern) { return glob_match(pattern, "usage.job"); });
+                     [&](const std::string& pattern) { return glob_match(pattern, kind); });
 }
 
 // How far a report is, on a terminal.
@@ -67,8 +68,9 @@ std::string own_folder(const std::string& user) {
 
 class Trees final : public UsageRecords {
  public:
-  Trees(std::vector<std::string> roots, Console& console)
-      : roots_(std::move(roots)), console_(console) {}
+  // The roots of the trees that hold scripts are only read for their modules.
+  Trees(std::vector<std::string> roots, std::vector<std::string> script_roots, Console& console)
+      : roots_(std::move(roots)), script_roots_(std::move(script_roots)), console_(console) {}
 
   bool of_job(const std::string& job, const Use& use) override {
     bool found = false;
@@ -99,41 +101,69 @@ class Trees final : public UsageRecords {
   bool runs(const Searchable::RunRequest& request,
             const std::function<void(const JobRun&)>& use) override {
     std::set<std::string> seen;  // two trees may have the same
-    return each_text({.since = request.from, .only_directory = own_folder("")},
-                     [&](const std::string& /*path*/, const std::string& bytes) {
-                       if (bytes.find("\"usage.job\"") == std::string::npos) return;
-                       const auto event = event_from_json(bytes);
-                       if (!event || !seen.insert(event->id).second) return;
-                       JobRow row;
-                       auto run = join(row, *event);
-                       if (!run) return;
-                       if (request.origin) {
-                         run->cluster = event->cluster;
-                         run->key = event->id;
-                         if (request.with_event && request.with_event(*run))
-                           run->event = std::make_shared<const Event>(*event);
-                       }
-                       use(*run);
-                     });
+    ScriptModules by_script;
+    const bool read =
+        each_text(roots_, {.since = request.from, .only_directory = own_folder("")},
+                  [&](const std::string& /*path*/, const std::string& bytes) {
+                    if (bytes.find("\"usage.job\"") == std::string::npos) return;
+                    const auto event = event_from_json(bytes);
+                    if (!event || !seen.insert(event->id).second) return;
+                    JobRow row;
+                    auto run = join(row, *event);
+                    if (!run) return;
+                    if (request.origin) {
+                      run->cluster = event->cluster;
+                      run->key = event->id;
+                      if (request.with_event && request.with_event(*run))
+                        run->event = std::make_shared<const Event>(*event);
+                    }
+                    if (request.modules) {
+                      if (run->ended_at >= request.from && run->ended_at < request.until)
+                        by_script.add(*event, *std::move(run));
+                    } else {
+                      use(*run);
+                    }
+                  });
+    if (!read || !request.modules) return read;
+    read_scripts(by_script);
+    if (const std::size_t without = by_script.use_all(use); without > 0) {
+      console_.err << "scriptorium: " << without << (without == 1 ? " job has" : " jobs have")
+                   << " no script in the file tree, so the modules are not known\n";
+    }
+    return true;
   }
 
   std::uint64_t closed() const noexcept override { return closed_; }
 
  private:
   bool each(RecordWalk walk, const std::string& must_hold, const Use& use) {
-    return each_text(std::move(walk), [&](const std::string& path, const std::string& bytes) {
-      if (bytes.find(must_hold) == std::string::npos) return;
-      Json event = Json::parse(bytes, nullptr, false);
-      if (event.is_object()) use({std::move(event), path, std::nullopt});
+    return each_text(roots_, std::move(walk),
+                     [&](const std::string& path, const std::string& bytes) {
+                       if (bytes.find(must_hold) == std::string::npos) return;
+                       Json event = Json::parse(bytes, nullptr, false);
+                       if (event.is_object()) use({std::move(event), path, std::nullopt});
+                     });
+  }
+
+  // A script is older than its job's end, so only its name says whether it is needed.
+  void read_scripts(ScriptModules& runs) {
+    RecordWalk walk{.scripts = true, .only_directory = own_folder("")};
+    walk.wanted = [&](std::string_view path) { return runs.wants(path); };
+    const std::uint64_t closed = closed_;
+    each_text(script_roots_, walk, [&](const std::string& /*path*/, const std::string& bytes) {
+      if (bytes.find("\"job.script\"") == std::string::npos) return;
+      if (const auto event = event_from_json(bytes); event && event->kind == "job.script")
+        runs.take(*event);
     });
+    closed_ = closed;  // in most trees they are the same
   }
 
   // False if no tree could be read.
   bool each_text(
-      RecordWalk walk,
+      const std::vector<std::string>& roots, RecordWalk walk,
       const std::function<void(const std::string& path, const std::string& bytes)>& use) {
     bool any = false;
-    for (const std::string& root : roots_) {
+    for (const std::string& root : roots) {
       walk.root = root;
       Counter counter(console_, "records");
       const auto counts =
@@ -152,6 +182,7 @@ class Trees final : public UsageRecords {
   }
 
   const std::vector<std::string> roots_;
+  const std::vector<std::string> script_roots_;
   Console& console_;
   std::uint64_t closed_ = 0;
 };
@@ -299,7 +330,7 @@ std::unique_ptr<Stores> indexed_of(const std::shared_ptr<const OpenStores>& open
     const auto sink = std::find_if(sinks.begin(), sinks.end(), [&](const SinkInstance& instance) {
       return instance.name == store.name;
     });
-    if (sink != sinks.end() && takes_usage(*sink) &&
+    if (sink != sinks.end() && takes(*sink, "usage.job") &&
         store.searchable->speed() == Searchable::Speed::kIndexed)
       stores.push_back(store);
   }
@@ -307,13 +338,14 @@ std::unique_ptr<Stores> indexed_of(const std::shared_ptr<const OpenStores>& open
   return std::make_unique<Stores>(open, std::move(stores), console);
 }
 
-// The trees of all plugins with an option `root`; the catalog's holds no such files.
-std::vector<std::string> roots_of(const Config& config) {
+// The trees of all plugins with an option `root` that take events of this kind; the catalog's holds
+// no such files.
+std::vector<std::string> roots_of(const Config& config, std::string_view kind) {
   std::vector<std::string> roots;
   for (const SinkInstance& sink : config.sinks) {
     const Value* root = sink.table.find("root");
     const std::string* path = root == nullptr ? nullptr : std::get_if<std::string>(&root->data);
-    if (path != nullptr && takes_usage(sink) && sink.common.plugin != "catalog")
+    if (path != nullptr && takes(sink, kind) && sink.common.plugin != "catalog")
       roots.push_back(*path);
   }
   return roots;
@@ -338,7 +370,8 @@ bool is_of_job(const Json& event, const std::string& job) {
 UsagePlaces usage_places_or_say(const Arguments& arguments, Console& console, int& code) {
   UsagePlaces places;
   if (!arguments.archive.empty()) {
-    places.list.push_back(std::make_unique<Trees>(std::vector{arguments.archive}, console));
+    const std::vector roots{arguments.archive};
+    places.list.push_back(std::make_unique<Trees>(roots, roots, console));
     return places;
   }
   // Only root may look into the homes of those who get mails.
@@ -352,22 +385,25 @@ UsagePlaces usage_places_or_say(const Arguments& arguments, Console& console, in
   // Problems of the configuration are left to other commands: a user who asks about a job may not
   // be allowed to read all of it.
   Problems problems;
-  auto roots = roots_of(load_config(arguments.config_file, problems));
-  // A tree would have to read every script for its modules.
-  const bool for_modules = arguments.by == "module";
-  if (for_modules) roots.clear();
+  const Config config = load_config(arguments.config_file, problems);
+  auto roots = roots_of(config, "usage.job");
+  auto script_roots = roots_of(config, "job.script");
+  const bool lacks_scripts = arguments.by == "module" && script_roots.empty();
+  if (lacks_scripts) roots.clear();
   if (indexed != nullptr) {
     if (!roots.empty()) indexed->keep_quiet();
     places.list.push_back(std::move(indexed));
   }
-  if (!roots.empty()) places.list.push_back(std::make_unique<Trees>(std::move(roots), console));
+  if (!roots.empty())
+    places.list.push_back(
+        std::make_unique<Trees>(std::move(roots), std::move(script_roots), console));
   if (!places.list.empty()) return places;
   code = kExitConfig;
   if (print_problems(problems, console)) return places;
-  if (for_modules) {
+  if (lacks_scripts) {
     fail(console,
-         "--by module: only the catalog knows the modules of all jobs; add [sink.catalog], reload, "
-         "and run `scriptorium sinks fill catalog`",
+         "--by module: no sink keeps the scripts where a report can read them; add [sink.catalog], "
+         "reload, and run `scriptorium sinks fill catalog`, or use --archive DIR",
          code);
     return places;
   }

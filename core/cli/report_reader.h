@@ -56,8 +56,8 @@ class UsageRecords {
 bool is_of_job(const nlohmann::ordered_json& event, const std::string& job);
 
 // The places that a report asks, the fastest first: the indexed sinks that take usage.job, then
-// their file trees; with --archive only that tree. For modules, only the
-// indexed sinks. None: the reason was printed, and `code` is set.
+// their file trees; with --archive only that tree. For modules, trees only if one of them has the
+// scripts. None: the reason was printed, and `code` is set.
 struct UsagePlaces {
   std::vector<std::unique_ptr<UsageRecords>> list;
   std::shared_ptr<const OpenStores> stores;  // all that can be searched; null with --archive

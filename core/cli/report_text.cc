@@ -200,6 +200,8 @@ std::string bars_text(const Json& usage, const Console& console) {
   } else if (value_at(usage, {"request", "shared_gpu"}).is_boolean()) {
     line(result, "GPU", "no data of its part of a GPU");
   }
+  if (const auto energy = number_at(usage, {"energy", "nodes_joules"}))
+    line(result, "energy", energy_text(*energy) + " by its nodes");
   const auto read = number_at(usage, {"io", "read_bytes"});
   const auto written = number_at(usage, {"io", "written_bytes"});
   if (read || written) {

@@ -121,7 +121,9 @@ std::optional<AccountedJob> read_job(const Row& row) {
   if (!started || !ended || !elapsed || row[kTres].empty()) return std::nullopt;
   const std::int64_t between = std::max<std::int64_t>(0, ended->nanoseconds - started->nanoseconds);
   elapsed = std::min(*elapsed, static_cast<std::uint64_t>(between / kSecond));
-  AccountedJob job{.view = {.facts = read_facts(row), .accounting = true}, .ended_at = *ended};
+  AccountedJob job{.view = {.facts = read_facts(row), .accounting = true},
+                   .ended_at = *ended,
+                   .node_list = std::string(row[kNodeList])};
   JobFacts& facts = job.view.facts;
   facts.started_at = started;
   facts.ended_at = ended;
@@ -134,6 +136,9 @@ std::optional<AccountedJob> read_job(const Row& row) {
   totals.user_seconds = read_duration(row[kUserCpu]);
   totals.system_seconds = read_duration(row[kSystemCpu]);
   totals.cpu_seconds = read_duration(row[kTotalCpu]);
+  // ConsumedEnergyRaw. Without a plugin that gathers it, it is 0 or absent.
+  const auto joules = parse_number<std::uint64_t>(tres(row[kTres], "energy").value_or(""));
+  if (joules && *joules > 0) totals.nodes_energy_joules = static_cast<double>(*joules);
   return job;
 }
 
@@ -218,6 +223,26 @@ Result<std::vector<AccountedJob>> parse_sacct(std::string_view answer, std::stri
   }
   finish();
   return jobs;
+}
+
+void keep_own_energy(std::vector<AccountedJob>& jobs, const NodeSizes& sizes) {
+  // Of one node, and then something: readings that failed were seen as numbers of 32 or 64 bits.
+  static constexpr double kMostWatts = 50'000;
+  for (AccountedJob& job : jobs) {
+    Totals& totals = job.view.totals;
+    if (!totals.nodes_energy_joules) continue;
+    const double most =
+        kMostWatts * job.view.nodes_expected.value_or(1) * (totals.elapsed_seconds + 1);
+    // While it was suspended, its nodes worked for others.
+    const bool is_own = job.view.facts.suspended_seconds.value_or(0) == 0 &&
+                        had_alone(sizes, job.node_list, totals.cpus.value_or(0));
+    if (is_own && *totals.nodes_energy_joules > most) {
+      job.view.not_credible.push_back(
+          {"energy.nodes_joules", *totals.nodes_energy_joules,
+           "Accounting has more energy than any node can draw in that time."});
+    }
+    if (!is_own || *totals.nodes_energy_joules > most) totals.nodes_energy_joules.reset();
+  }
 }
 
 std::string AccountingCursor::text() const {
@@ -314,7 +339,25 @@ class Import {
                                     stop, std::chrono::steady_clock::now() + kPatience);
     if (!answer) return answer.error();
     if (answer->status != 0) return exit_error("sacct", *answer);
-    return parse_sacct(answer->output, *guard);
+    auto jobs = parse_sacct(answer->output, *guard);
+    if (jobs && std::ranges::any_of(*jobs, [](const AccountedJob& job) {
+          return job.view.totals.nodes_energy_joules.has_value();
+        }))
+      keep_own_energy(*jobs, node_sizes(*sacct, *guard, stop));
+    return jobs;
+  }
+
+  // By the sinfo beside sacct. Empty, so that no energy is known, if it does not answer: the jobs
+  // themselves must not wait for that.
+  NodeSizes node_sizes(const std::string& sacct, const std::string& guard,
+                       const std::stop_token& stop) {
+    const std::string sinfo = sacct.substr(0, sacct.rfind('/') + 1) + "sinfo";
+    const auto answer =
+        runner_.run({sinfo, sinfo_arguments(guard), environment(config_.slurm_conf)}, stop,
+                    std::chrono::steady_clock::now() + kPatience);
+    if (!answer || answer->status != 0) return {};
+    auto sizes = parse_sinfo(answer->output, guard);
+    return sizes ? *std::move(sizes) : NodeSizes{};
   }
 
   const JobConfig& config_;

@@ -11,6 +11,7 @@
 #include "core/api/plugin_context.h"
 #include "schedulers/usage/job_config.h"
 #include "schedulers/usage/job_facts.h"
+#include "schedulers/usage/whole_nodes.h"
 
 // Finished jobs from Slurm's accounting, by sacct. Its figures are rougher than those of a node
 // that was sampled: memory is the largest of readings that are 30 s apart unless the site says
@@ -23,6 +24,7 @@ namespace scriptorium::usage {
 struct AccountedJob {
   JobView view;
   Timestamp ended_at;
+  std::string node_list;  // "n[1-3]"
 };
 
 // Arguments of sacct for jobs that ended within a time; `guard` separates fields.
@@ -31,6 +33,9 @@ std::vector<std::string> sacct_arguments(std::string_view guard, Timestamp from,
 // Jobs whose end is known, each life of a requeued job for itself; one that never ran is left out.
 // kTransient if one row is not as Slurm writes it.
 Result<std::vector<AccountedJob>> parse_sacct(std::string_view answer, std::string_view guard);
+
+// Removes the energy of the jobs that did not have their nodes alone, or that is not credible.
+void keep_own_energy(std::vector<AccountedJob>& jobs, const NodeSizes& sizes);
 
 // ---- how far the import is
 

@@ -172,6 +172,10 @@ void put_resources(Json& json, const JobView& job, bool whole) {
     put(gpu, "energy_joules", totals.gpu_energy_joules);
   }
   put_block(json, "gpu", std::move(gpu));
+
+  Json energy = Json::object();
+  put(energy, "nodes_joules", totals.nodes_energy_joules);
+  put_block(json, "energy", std::move(energy));
 }
 
 void put_programs(Json& json, const ProgramShares& shares) {

@@ -57,6 +57,8 @@ struct Totals {
   std::optional<std::uint64_t> oom_kills;
   std::optional<std::uint64_t> read_bytes, written_bytes;
   std::optional<double> idle_tail_seconds;  // of all nodes at once
+  // By accounting, of whole nodes: only of a job that had them alone.
+  std::optional<double> nodes_energy_joules;
   std::uint32_t gpus = 0;
   // Where all GPUs report it: their sum, and means over them.
   std::optional<double> gpu_energy_joules;

@@ -4,6 +4,7 @@ server, and on the screen."""
 import json
 import os
 import pwd
+import shutil
 import time
 
 import pytest
@@ -110,6 +111,27 @@ def run_jobs(lab):
         rows = [line.split("|") for line in out.splitlines()]
         return sum(state in ("COMPLETED", "FAILED") for _, state in rows) == 5
     wait_for(finals, "all jobs have ended in the accounting", 90, 0.3)
+
+
+def test_the_sacct_of_the_quickstart_says_of_jobs_what_sacct_says(accounted):
+    fields = ("JobIDRaw,JobID,UID,GID,User,Group,Partition,Submit,Start,End,ElapsedRaw,"
+              "TimelimitRaw,State,ExitCode,NNodes,AllocCPUS,NodeList,WorkDir,AllocTRES")
+
+    def rows(command, *options):
+        out = accounted.run(command, "--delimiter=|", "--starttime", "2026-01-01T00:00:00",
+                            "--format", fields, *options).stdout
+        found = {}
+        for line in out.splitlines():
+            *row, tres = line.removesuffix("|").split("|")
+            found[row[0]] = (row, set(tres.split(",")))
+        return found
+    own = rows(str(harness.ROOT / "tests" / "support" / "sacct-by-scontrol"))
+    real = rows("sacct", "-a", "-X", "-n", "-p", "--noconvert", "--state", "CD,F", "--endtime",
+                "now")
+    ended = {job: row for job, row in real.items() if row[0][1] != accounted.jobs["half"]}
+    assert len(ended) == 4
+    assert {job: own.get(job) for job in ended} == ended
+    assert own.keys() - real.keys() == {accounted.jobs["cancelled"]}
 
 
 def importing(lab, **options):
@@ -298,6 +320,36 @@ def test_no_figure_of_a_part_is_taken_for_the_job(accounted, make_daemon, archiv
     first, = [e for _, e in found[requeued] if e["job"]["state"] == "REQUEUED"]
     assert first["usage"]["quality"]["status"] in ("none", "partial", "short")
     assert "suggest" not in first["usage"]
+
+
+def test_the_energy_of_nodes_is_that_of_a_job_that_had_them_alone(accounted, make_daemon, archive,
+                                                                  work):
+    """No plugin measures energy here, so an energy is put into what sacct says of each job."""
+    whole = accounted.sbatch("-N2", "--exclusive", "--mem=50", script="#!/bin/bash\nsleep 1\n")
+    commands = work / "bin"
+    commands.mkdir()
+    (commands / "sinfo").symlink_to(shutil.which("sinfo"))
+    sacct = commands / "sacct"
+    sacct.write_text(f"#!/bin/bash\nset -o pipefail\n{shutil.which('sacct')} \"$@\" | "
+                     "sed 's/,node=/,energy=7200,node=/'\n")
+    sacct.chmod(0o755)
+    wait_for(lambda: "COMPLETED" in accounted.run("sacct", "-n", "-X", "-j", whole).stdout,
+             "the job has ended in the accounting", 60, 0.3)
+
+    daemon = make_daemon(sources=importing(accounted, sacct=str(sacct)), sinks=USAGE_SINK)
+    daemon.command("run", "--once")
+    usages = {job: list_[0][1]["usage"] for job, list_ in usage_events(archive).items()}
+    assert len(usages) > 5
+    assert {job: usage["energy"] for job, usage in usages.items() if "energy" in usage} == {
+        whole: {"nodes_joules": 7200}}
+    assert "energy     2 Wh by its nodes" in daemon.command("report", whole).stdout
+
+
+def test_without_a_plugin_that_measures_energy_there_is_none(accounted, make_daemon, archive):
+    daemon = make_daemon(sources=importing(accounted), sinks=USAGE_SINK)
+    daemon.command("run", "--once")
+    events = [event for list_ in usage_events(archive).values() for _, event in list_]
+    assert events and not any("energy" in event["usage"] for event in events)
 
 
 # ---- a node, by real control groups --------------------------------------------------------------

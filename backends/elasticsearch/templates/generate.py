@@ -24,7 +24,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 ASSETS = HERE.parent / "assets"
 # of the templates; raise it with every change that a destination must be set up again for
-VERSION = 9
+VERSION = 10
 
 # ---- the analyzer for shell scripts --------------------------------------------------------------
 # A token is a word with inner dots, with the dashes before it if it begins a flag; all else
@@ -154,6 +154,7 @@ def usage_family(_):
             time=obj(efficiency_ratio=DOUBLE),
             gpu=obj(count=LONG, utilization_ratio=DOUBLE, memory_efficiency_ratio=DOUBLE,
                     peak_utilization_ratio=DOUBLE, peak_memory_bytes=LONG, energy_joules=DOUBLE),
+            energy=obj(nodes_joules=DOUBLE),
             tasks=obj(current=LONG, peak=LONG), node=obj(cpus=LONG, memory_bytes=LONG),
             gpus=obj(id=keyword(), index=LONG, model=keyword(), utilization_ratio=DOUBLE,
                      utilization=statistics,

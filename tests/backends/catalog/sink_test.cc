@@ -252,6 +252,17 @@ TEST_F(CatalogSinkTest, LaterEventsJoinTheirJobInAnyOrder) {
   for (const Event& event : events) expect_fetched(event);
 }
 
+TEST_F(CatalogSinkTest, AJobThatStartsInTheSecondOfItsSubmissionIsOneJob) {
+  const Event job = job_at("1", 0);
+  const Event usage = usage_event(job, "COMPLETED", -60);  // starts then, in whole seconds
+  ASSERT_NE(job.time.nanoseconds % kSecond, 0);
+  ASSERT_NO_FATAL_FAILURE(deliver({shared(job)}));
+  ASSERT_NO_FATAL_FAILURE(deliver({shared(usage)}));
+  ASSERT_EQ(rows().size(), 1U);
+  EXPECT_EQ(rows()[0].entry.row.state, "COMPLETED");
+  expect_sound();
+}
+
 // A task's own number is 1000 + task, and its use names the array.
 Event task_event(const Event& array, int task, const std::string& state) {
   Event event = usage_event(array, state, task);

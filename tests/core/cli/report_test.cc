@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -623,6 +624,26 @@ TEST_F(ReportTest, FilesThatWereWrittenBeforeAreNotOpened) {
   EXPECT_THAT(read, ElementsAre(archive_ + "/2.usage.json"));
 }
 
+TEST_F(ReportTest, ModulesAreThoseOfTheScriptsHoweverOldTheseAre) {
+  keep(job("4711"), "4711-md.usage.json");
+  keep(job("4712"), "4712-md.usage.json");
+  Json script = job("4711");
+  script["id"] = std::string(64, 'b');
+  script["kind"] = "job.script";
+  script.erase("usage");
+  script["script"] = {{"modules", {"GROMACS/2024.2"}}};
+  keep(script, "4711-disk-usage.json");  // a script's name is not enough to take it for a record
+  const auto old = std::filesystem::file_time_type::clock::now() - std::chrono::hours(200'000);
+  std::filesystem::last_write_time(archive_ + "/4711-disk-usage.json", old);
+  const Said said = run({"--by", "module", "--since", "2026-11-20", "--json"});
+  ASSERT_EQ(said.code, 0) << said.err;
+  std::map<std::string, int> jobs;
+  const Json all = Json::parse(said.out);
+  for (const Json& row : all["rows"]) jobs[row["module"]] = row["jobs"];
+  EXPECT_THAT(jobs, ElementsAre(std::pair("(none)", 1), std::pair("GROMACS/2024.2", 1)));
+  EXPECT_THAT(said.err, HasSubstr("1 job has no script in the file tree"));
+}
+
 // ---- the command line, the configuration
 
 TEST_F(ReportTest, WrongLinesAreRefusedWithTheReason) {
@@ -644,6 +665,13 @@ TEST_F(ReportTest, TheTreesOfTheConfigurationsSinksAreRead) {
       own_.write("scriptorium.toml", begin + "[sink.archive]\nplugin = \"file\"\nroot = \"" +
                                          archive_ + "\"\nkinds = [\"job.script\", \"usage.*\"]\n");
   EXPECT_EQ(run({"4711"}).code, 0);
+  EXPECT_EQ(run({"--by", "module"}).code, 0);
+  own_.write("scriptorium.toml", begin + "[sink.archive]\nplugin = \"file\"\nroot = \"" + archive_ +
+                                     "\"\nkinds = [\"usage.*\"]\n");
+  EXPECT_EQ(run({"4711"}).code, 0);
+  const Said without_scripts = run({"--by", "module"});
+  EXPECT_EQ(without_scripts.code, 78);
+  EXPECT_THAT(without_scripts.err, HasSubstr("no sink keeps the scripts where a report can read"));
   own_.write("scriptorium.toml",
              begin + "[sink.archive]\nplugin = \"file\"\nroot = \"" + archive_ + "\"\n");
   const Said said = run({"4711"});

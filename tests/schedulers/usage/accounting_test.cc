@@ -154,6 +154,69 @@ class FakeWriter : public EventWriter {
   bool refuse = false;
 };
 
+// Four nodes of 288 CPUs for 2,102 s, as a site's sacct had it; and one of them for the same time.
+std::vector<AccountedJob> with_energy(const std::string& tres = "energy=20543125,",
+                                      const std::string& suspended = "00:00:00") {
+  std::string rows;
+  for (const auto& [id, cpus, nodes, list] :
+       {std::tuple("1", "1152", "4", "nid[001002,001004,001012,001014]"),
+        std::tuple("2", "144", "1", "nid001002")}) {
+    rows += std::string(id) + "X" + id +
+            "X0X0XrootXrootXrootXmainXnormalX2024-03-15T20:24:16X2024-03-15T20:24:16X"
+            "2024-03-15T20:59:18X2102X" +
+            suspended + "XUNLIMITEDXCOMPLETEDX0:0X" + nodes + "X" + cpus +
+            "Xbilling=1152,cpu=" + cpus + "," + tres + "mem=1840000M,node=" + nodes +
+            "X00:00:00X00:00:00X00:00:00XXXX" + list + "X/home/aliceXmdX\n";
+  }
+  return parse_sacct(rows, "X").value();
+}
+NodeSizes sizes_of(std::string rows) {
+  rows += "nid001004|288|NO|\nnid001012|288|NO|\nnid001014|288|NO|\n";
+  return parse_sinfo(rows, "|").value();
+}
+std::optional<double> energy_of(std::vector<AccountedJob> jobs, const NodeSizes& sizes) {
+  keep_own_energy(jobs, sizes);
+  EXPECT_EQ(jobs.at(1).view.totals.nodes_energy_joules, std::nullopt) << "half of a node";
+  return jobs.at(0).view.totals.nodes_energy_joules;
+}
+
+TEST(SacctTest, EnergyOfNodesIsThatOfAJobThatHadThemAlone) {
+  const auto jobs = with_energy();
+  EXPECT_EQ(energy_of(jobs, sizes_of("nid001002|288|NO|\nnid001002|288|EXCLUSIVE|\n")), 20543125);
+  EXPECT_EQ(energy_of(jobs, sizes_of("nid001002|288|NO|\nnid001002|288|YES:4|\n")), std::nullopt);
+  EXPECT_EQ(energy_of(jobs, sizes_of("nid001002|288|FORCE:1|\n")), std::nullopt);
+  EXPECT_EQ(energy_of(jobs, sizes_of("nid001002|290|NO|\n")), std::nullopt) << "two CPUs were free";
+  EXPECT_EQ(energy_of(jobs, sizes_of("")), std::nullopt) << "a node is not known";
+  EXPECT_EQ(energy_of(jobs, {}), std::nullopt);
+
+  const NodeSizes whole = sizes_of("nid001002|288|NO|\n");
+  EXPECT_EQ(energy_of(with_energy("energy=20543125,", "00:10:00"), whole), std::nullopt)
+      << "others used its nodes while it was suspended";
+  EXPECT_EQ(energy_of(with_energy("energy=0,"), whole), std::nullopt) << "nothing gathers it";
+  EXPECT_EQ(energy_of(with_energy(""), whole), std::nullopt);
+}
+
+TEST(SacctTest, EnergyThatNoNodeCanDrawIsSaidAndNotUsed) {
+  auto jobs = with_energy("energy=18446744073709551614,");
+  keep_own_energy(jobs, sizes_of("nid001002|288|NO|\n"));
+  const Json usage =
+      Json::parse(job_event("lab", "slurm", jobs.at(0).view, {}).extra_json)["usage"];
+  EXPECT_FALSE(usage.contains("energy"));
+  EXPECT_EQ(usage["quality"]["not_credible"][0]["figure"], "energy.nodes_joules");
+
+  jobs = with_energy();
+  keep_own_energy(jobs, sizes_of("nid001002|288|NO|\n"));
+  const Event event = job_event("lab", "slurm", jobs.at(0).view, {});
+  EXPECT_EQ(Json::parse(event.extra_json)["usage"]["energy"], (Json{{"nodes_joules", 20543125}}));
+}
+
+TEST(SinfoTest, AnAnswerThatIsNotAsSlurmWritesItIsRefusedWhole) {
+  EXPECT_FALSE(parse_sinfo("n1|4|NO|", "|"));
+  EXPECT_FALSE(parse_sinfo("n1|4+|NO|\n", "|"));
+  EXPECT_FALSE(parse_sinfo("|4|NO|\n", "|"));
+  EXPECT_TRUE(parse_sinfo("", "|")->empty());
+}
+
 // A sacct of our own, which answers with the jobs that the file `jobs` has for the time that it was
 // asked for, as slurmdbd would: one a line, "END ROW", X for the guard.
 class AccountingTest : public ::testing::Test {
