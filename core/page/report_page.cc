@@ -29,7 +29,7 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kUsualTime = "7d";
 constexpr std::chrono::seconds kMostTime{10};
 constexpr std::size_t kMostJobs = 10;
-constexpr std::size_t kMostRows = 200;
+constexpr std::size_t kMostRows = 50;
 constexpr std::size_t kMostBars = 60;
 constexpr std::size_t kMostProblemBytes = 1'000;
 constexpr double kFullBar = 1'000;  // of a picture's height
