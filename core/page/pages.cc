@@ -108,9 +108,12 @@ class Answering {
         report_question({.path = {}, .query = {}}, false, system_clock().now());
     const ReportAnswer used =
         read_report(week, stores, true, context_.stop, quick_request("").deadline);
-    if (used.report) add_week(values, *used.report);
+    if (used.report) {
+      add_week(values, *used.report);
+      for (const JobRun& run : used.report->wasteful) ids.push_back(run.event->id);
+    }
     List notes;
-    if (!asked.answer.finished || !bad.answer.finished)
+    if (!asked.answer.finished || !bad.answer.finished || used.is_late)
       notes.push_back({"text", words("home_too_slow")});
     if (asked.answer.hits.empty() && asked.answer.finished) {
       notes.push_back({"text", words("no_own_jobs")});
@@ -326,14 +329,33 @@ class Answering {
     if (target.path.end() - job < 3) return std::nullopt;
     Searchable::Selector selector{.id = job[2], .cluster = job[1]};
     const std::string at = target.query_value("at");
-    if (!at.empty() && !(selector.time = parse_rfc3339(at))) return std::nullopt;
-    return selector;
+    if (at.empty()) return selector;
+    selector.time = parse_rfc3339(at);
+    return selector.time ? std::optional(std::move(selector)) : std::nullopt;
   }
+
+  // A time without a fraction, or in milliseconds, as the JSON has it, names each job of that
+  // second or millisecond.
+  query::Asked<std::vector<Searchable::Record>> jobs_of(Searchable::Selector selector) const {
+    auto asked = query::get_fastest(stores_, selector, {}, kMostOfOneId);
+    const auto at = std::exchange(selector.time, std::nullopt);
+    const std::int64_t unit = !at                                ? 1
+                              : at->nanoseconds % kSecond == 0   ? kSecond
+                              : at->nanoseconds % 1'000'000 == 0 ? 1'000'000
+                                                                 : 1;
+    if (asked.store == nullptr || !asked.answer.empty() || unit == 1) return asked;
+    asked = query::get_fastest(stores_, selector, {}, kMostOfOneId);
+    std::erase_if(asked.answer, [&](const Searchable::Record& record) {
+      return record.job.time.nanoseconds / unit != at->nanoseconds / unit;
+    });
+    return asked;
+  }
+
   enum class Part : std::uint8_t { kPage, kScript, kSinceItWorked, kJson };
   Response job(const Target& target, Part part) {
     const auto selector = selector_of(target);
     if (!selector) return sentence(404, words("no_page"));
-    auto asked = query::get_fastest(stores_, *selector, {}, kMostOfOneId);
+    const auto asked = jobs_of(*selector);
     if (asked.store == nullptr) return refused(asked.refused);
     if (part == Part::kSinceItWorked && !asked.answer.empty())
       return since_it_worked(asked.answer.front());
@@ -378,7 +400,7 @@ class Answering {
       const auto named = parse_target("/" + key);
       const auto selector = named ? selector_of(*named) : std::nullopt;
       if (!selector) return sentence(404, words("no_page"));
-      auto asked = query::get_fastest(stores_, *selector, {}, 1);
+      auto asked = jobs_of(*selector);
       if (asked.store == nullptr) return refused(asked.refused);
       if (asked.answer.empty()) {
         if (auto kept = record({}); !kept) return not_recorded(kept.error());

@@ -40,6 +40,7 @@ NOT_RUN = {
     ("docs/migrate.md", "TZ=UTC sacct "): "system_import, on a real Slurm with its accounting",
     ("docs/page.md", "apt-get install "): "it changes the machine; test_page_proxies.py has the "
                                           "same modules and files",
+    ("docs/page.md", "curl -sS -u alice https://"): "test_page_api.py asks for the same",
     ("docs/performance.md", "cmake --preset release"): "by hand, on an idle machine: the bench",
     ("docs/performance.md", "perf record"): "by hand: perf needs the kernel's leave",
     ("docs/performance.md", "mkdir /tmp/journal && valgrind"): "by hand: the bench under valgrind",

@@ -74,7 +74,7 @@ class Page:
     def jobs(self):
         answer, page = self.ask("/")
         assert answer.status == 200, page
-        return sorted(re.findall(r'href="job/lab/(\d+)\?', page))
+        return sorted(set(re.findall(r'href="job/lab/(\d+)\?', page)))
 
     def end(self, by=signal.SIGINT):
         self.process.send_signal(by)

@@ -17,12 +17,12 @@
 namespace scriptorium::cli {
 namespace {
 
+using query::ArrayReport;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
-using query::ArrayReport;
 using Json = nlohmann::ordered_json;
 
 constexpr double kMebi = 1048576;

@@ -308,6 +308,16 @@ TEST_F(Pages, ProgramsGetAJobWithItsEvents) {
   ASSERT_EQ(json["jobs"].size(), 1U);
   EXPECT_EQ(json["jobs"][0]["job"]["user"], "alice");
   EXPECT_EQ(json["jobs"][0]["event"]["script"]["text"], "ZWNobyD/Cg==");
+  const JobRow& job = store_.records[0].job;
+  ASSERT_NE(job.time.nanoseconds % kSecond, 0);
+  for (const TimePrecision precision :
+       {TimePrecision::kSeconds, TimePrecision::kMilliseconds, TimePrecision::kNanoseconds}) {
+    const std::string at = "/api/v1/job/lab/1?at=" + format_rfc3339(job.time, precision);
+    EXPECT_EQ(nlohmann::json::parse(get(at).body)["jobs"].size(), 1U) << at;
+  }
+  const Timestamp later{job.time.nanoseconds + kSecond};
+  EXPECT_EQ(get("/api/v1/job/lab/1?at=" + format_rfc3339(later, TimePrecision::kSeconds)).status,
+            404U);
   EXPECT_EQ(json["jobs"][0]["later"][0]["kind"], "usage.job");
   EXPECT_EQ(get("/api/v1/job/lab/1/script").body, "echo \xff\n");
   EXPECT_EQ(field("events"), "event of 1");
