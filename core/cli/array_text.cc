@@ -17,7 +17,6 @@ using query::figure_name;
 using query::figure_text;
 using query::list_at;
 using query::number_at;
-using query::text_at;
 
 using Json = nlohmann::ordered_json;
 using Spread = ArrayReport::Spread;

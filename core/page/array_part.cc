@@ -18,7 +18,7 @@ using Json = nlohmann::ordered_json;
 using List = kainjow::mustache::list;
 using query::ArrayReport;
 
-constexpr std::size_t kMostOutliers = 100;
+constexpr std::size_t kMostOutliers = 20;
 constexpr std::size_t kMostFindings = 50;
 
 List spreads_of(const ArrayReport& report) {

@@ -141,13 +141,14 @@ std::pair<std::string, std::string> ends_of(const PlotLines& lines) {
 struct Plotted {
   Figure figure;
   const char* title;
+  const char* caption;
   Merge merge;
   std::optional<double> Sample::* value;
 };
 constexpr std::array kKinds{
-    Plotted{Figure::kCpu, "cpu", Merge::kMean, &Sample::cpu_ratio},
-    Plotted{Figure::kMemory, "memory", Merge::kMost, &Sample::memory_bytes},
-    Plotted{Figure::kGpu, "gpu", Merge::kMean, &Sample::gpu_ratio},
+    Plotted{Figure::kCpu, "cpu", "cpu_plot", Merge::kMean, &Sample::cpu_ratio},
+    Plotted{Figure::kMemory, "memory", "memory_plot", Merge::kMost, &Sample::memory_bytes},
+    Plotted{Figure::kGpu, "gpu", "gpu_plot", Merge::kMean, &Sample::gpu_ratio},
 };
 
 }  // namespace
@@ -173,7 +174,7 @@ List job_plots(const Searchable::Record& record) {
     const auto text = [&](double value) { return query::figure_text(kind.figure, value); };
     Values plot;
     const std::string title = words(kind.title);
-    plot.set("title", title);
+    plot.set("caption", words(kind.caption));
     plot.set("top", text(top));
     plot.set("middle", text(top / 2));
     plot.set("bottom", text(0));
