@@ -358,7 +358,7 @@ ReportQuestion report_question(const Target& target, bool sees_others, Timestamp
   if (const auto known = query::sum_by(by)) {
     question.by = *known;
   } else if (!by.empty()) {
-    question.problem = words("no_such_sums", {printable(by)});
+    question.problem = words("no_such_sums", {printable(by), query::shown(query::sum_by_words())});
   }
   const auto period =
       query::sum_period(question.since, question.until, {.now = now, .zone = local_offset});

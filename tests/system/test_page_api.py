@@ -11,7 +11,7 @@ import pytest
 import page_lab
 from page_lab import Apache, fetch, running
 from test_page_proxies import FINDS
-from test_serve import ALICE, BOB, GONE, jobs_of
+from test_serve import ALICE, BOB, GONE, SUPPORT, jobs_of
 
 API = "api/v1/"
 
@@ -19,7 +19,7 @@ API = "api/v1/"
 @pytest.fixture(scope="module")
 def site():
     with page_lab.running_site() as site:
-        site.add_jobs(ALICE, {501: b"#!/bin/bash\necho \xff\0 mdrun\n"}, [b"A\xff=\0", b"B=2"])
+        site.add_jobs(ALICE, {501: b"#!/bin/bash\necho \xff\0 mdrun\n"}, [b"A=1", b"B=2"])
         yield site
 
 
@@ -116,3 +116,10 @@ def test_what_is_not_ones_own_is_as_what_never_was(get):
 def test_a_wrong_question_gets_a_sentence(get):
     assert "did you mean" in get("jobs?q=usr:alice", status=400)["error"]
     assert "1 to 1000" in get("jobs?limit=0", status=400)["error"]
+
+
+def test_a_report_is_as_described(get):
+    report = get("reports?by=user&since=2000-01-01", SUPPORT)
+    assert report["total"]["jobs"] == sum(row["jobs"] for row in report["rows"]) > 1
+    assert [row["user"] for row in get("reports?by=user&since=2000-01-01")["rows"]] != []
+    assert "allowed: user, account" in get("reports?by=usr", status=400)["error"]

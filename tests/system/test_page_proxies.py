@@ -103,10 +103,10 @@ def test_a_report_is_what_the_command_prints(site, apache, user):
              "the daemon has asked who coordinates")
     since, until = "2020-01-01T00:00Z", "2100-01-01T00:00Z"
     for by in ("user", "program", "week"):
-        for form in ("csv", "json"):
+        for form, path in (("csv", "reports.csv"), ("json", "api/v1/reports")):
             printed = site.ask(user, "report", "--by", by, "--since", since, "--until", until,
                                f"--{form}").stdout
-            page = fetch(apache.base, f"reports.{form}?by={by}&since={since}&until={until}", user)
+            page = fetch(apache.base, f"{path}?by={by}&since={since}&until={until}", user)
             assert page.text.splitlines() == printed.splitlines() != []
     page = fetch(apache.base, "reports?by=account&since=2d", user)
     accounts = {account_of(int(job)) for job in FINDS[user]}
