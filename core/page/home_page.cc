@@ -1,6 +1,8 @@
 #include "core/page/home_page.h"
 
 #include <algorithm>
+#include <optional>
+#include <set>
 
 #include "core/base/text.h"
 #include "core/page/job_page.h"
@@ -53,8 +55,10 @@ void add_week(Values& values, const Report& week) {
                                                  query::hours_text(sum.core_seconds),
                                                  query::hours_text(sum.unused_core_seconds)})));
   List wasteful;
+  std::set<std::optional<std::string>> names;  // of the same job one run is enough
   for (const JobRun& run : week.wasteful) {
     if (wasteful.size() == kMostWasteful) break;
+    if (!names.insert(run.event->job.name).second) continue;
     Values row = job_row(run);
     add_advice(row, *run.event);
     wasteful.push_back(std::move(row));

@@ -229,7 +229,7 @@ Html plot_svg(const std::string& title, const PlotLines& lines, double top,
 
 Html histogram_svg(const std::string& title, const std::vector<std::size_t>& counts) {
   const auto width = kBarWidth * static_cast<double>(counts.size());
-  std::string svg = svg_head("bars", width, title);
+  std::string svg = svg_head("histogram", width, title);
   const std::size_t most = counts.empty() ? 0 : *std::max_element(counts.begin(), counts.end());
   for (std::size_t i = 0; i < counts.size(); ++i) {
     if (counts[i] == 0) continue;

@@ -377,19 +377,24 @@ TEST_F(Reports, TheFirstPageSaysWhatTheReadersLastDaysUsedAndWasted) {
   };
   store_.all = {run_of("support", "1", ended(1), 20, 5), run_of("support", "2", ended(2), 10, 9),
                 run_of("alice", "3", ended(1), 100, 99), run_of("support", "4", ended(500), 7, 7),
-                run_of("support", "5", ended(3), 2, 2),  run_of("support", "6", ended(3), 1, 1)};
+                run_of("support", "5", ended(3), 2, 2),  run_of("support", "6", ended(3), 1, 1),
+                run_of("support", "7", ended(4), 8, 8)};
   Event event = *store_.all[1].event;
   event.extra_json = R"({"usage": {"findings": [{"severity": "warning", "text": "1 of <16> CPUs"}],
                          "suggest": {"directives": ["#SBATCH --cpus-per-task=1"]}}})";
   store_.all[1].event = std::make_shared<const Event>(event);
+  event = *store_.all.back().event;
+  event.job.name = "name of 2";  // the same job again
+  store_.all.back().event = std::make_shared<const Event>(event);
   for (const bool gives_all : {false, true}) {
     store_.gives_all = gives_all;
     const std::string page = get("/").body;
-    EXPECT_THAT(page, AllOf(HasSubstr("4 jobs had 33.0 core hours and left 17.0 of them unused."),
+    EXPECT_THAT(page, AllOf(HasSubstr("5 jobs had 41.0 core hours and left 25.0 of them unused."),
                             HasSubstr("9.0 of 10.0 core hours unused"),
                             HasSubstr("<li class=\"warning\">1 of &lt;16&gt; CPUs</li>"),
                             HasSubstr("#SBATCH --cpus-per-task=1"), Not(HasSubstr("job/lab/3")),
-                            Not(HasSubstr("job/lab/4")), Not(HasSubstr("job/lab/6"))));
+                            Not(HasSubstr("job/lab/4")), Not(HasSubstr("job/lab/6")),
+                            Not(HasSubstr("job/lab/7"))));
     EXPECT_LT(page.find("job/lab/2\""), page.find("job/lab/1\""));
     EXPECT_LT(page.find("job/lab/1\""), page.find("job/lab/5\""));
   }
