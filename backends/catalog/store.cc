@@ -27,14 +27,8 @@ constexpr std::int64_t kMergePages = 500;
 constexpr int kFreedPages = 250;
 // How long one step unites blocks of an old segment.
 constexpr std::chrono::milliseconds kUniteStep{20};
-// A life's first event may bear a time shortly before the one at which its script was written:
-// schedulers give starts in whole seconds, and nodes have clocks of their own.
-constexpr std::int64_t kClockSlack = 60 * kSecond;
 // Events of a job whose script never came belong together if they are not further apart.
 constexpr std::int64_t kLongestJob = 30 * kDay * kSecond;
-// So long after its submission a life of a job may begin; later ones are of another job with its
-// id.
-constexpr std::int64_t kLongestWait = 180 * kDay * kSecond;
 
 std::int64_t quarter_of(Timestamp time) {
   const CivilDate date = civil_date(time);
@@ -71,7 +65,7 @@ bool is_life_of(const JobRow& row, const Event& later, const JobRow& facts) {
   if (row.verified && later.user.verified && row.user && later.user.name &&
       row.user != later.user.name)
     return false;
-  return apart + kClockSlack >= 0 && apart <= kLongestWait &&
+  return can_be_life_of(row.time, later.time) &&
          (!facts.started_at || facts.started_at->nanoseconds + kClockSlack >= row.time.nanoseconds);
 }
 

@@ -4,8 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <utility>
@@ -105,12 +103,6 @@ std::string count_of(std::uint64_t count, const std::string& noun) {
 std::string padded(std::string text, std::size_t width) {
   text.resize(std::max(text.size(), width), ' ');
   return text;
-}
-
-std::string format_tenths(double value) {
-  std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), "%.1f", value);
-  return text.data();
 }
 
 std::string terminal_text(std::string_view bytes) {

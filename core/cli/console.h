@@ -55,7 +55,6 @@ class TextTable {
 // characters count as one.
 std::size_t text_columns(std::string_view text);
 
-std::string format_tenths(double value);  // "3.0"
 // "1 job", "2 jobs"; for a noun whose plural ends in s.
 std::string count_of(std::uint64_t count, const std::string& noun);
 // `text` padded with blanks to `width` bytes.

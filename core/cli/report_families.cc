@@ -4,6 +4,7 @@
 
 #include "core/api/kit/search/similarity.h"
 #include "core/cli/trend_text.h"
+#include "core/query/sum.h"
 #include "core/query/unchecked_json.h"
 
 namespace scriptorium::cli {
@@ -70,7 +71,7 @@ std::string FamilyReport::text(std::size_t limit, const Console& console) const 
                std::to_string(family.completed()), family.last.id, std::move(ended.cells[i]),
                typical_text(family.runs, Figure::kTime, trend),
                typical_text(family.runs, Figure::kMemory, trend),
-               typical_text(family.runs, Figure::kCpu, trend), format_tenths(family.waste),
+               typical_text(family.runs, Figure::kCpu, trend), query::format_tenths(family.waste),
                findings});
     by_name = by_name || family.by_name;
   }

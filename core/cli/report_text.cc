@@ -14,6 +14,7 @@
 #include "core/cli/console.h"
 #include "core/cli/report_archive.h"
 #include "core/cli/trend_text.h"
+#include "core/query/sum.h"
 #include "core/query/unchecked_json.h"
 #include "core/query/usage_tables.h"
 
@@ -434,7 +435,7 @@ std::string table_of(std::vector<ReportedJob> rows, std::size_t limit, const Con
     table.add({row.id, row.user, row.name, row.state, std::move(ended.cells[i]),
                row.elapsed_seconds ? format_seconds(*row.elapsed_seconds) : "-",
                row.cpus ? count_text(*row.cpus) : "-", percent(row.cpu_ratio),
-               percent(row.memory_ratio), percent(row.gpu_ratio), format_tenths(row.waste()),
+               percent(row.memory_ratio), percent(row.gpu_ratio), query::format_tenths(row.waste()),
                findings});
   }
   if (limit != 0 && rows.size() > limit)

@@ -8,6 +8,7 @@
 
 #include "core/api/kit/job_request.h"
 #include "core/cli/console.h"
+#include "core/query/sum.h"
 
 namespace scriptorium::cli {
 namespace {
@@ -93,14 +94,14 @@ std::optional<Json> finding_of(const FigureTrend& trend, std::size_t runs,
     case Figure::kTime:
       if (factor < kSlower || trend.now <= trend.most) return std::nullopt;
       return finding("slower_than_before", "warning", factor, kSlower,
-                     "It ran for " + format_tenths(factor) + " times as long as" + before + " (" +
-                         median + ", at most " + most +
+                     "It ran for " + query::format_tenths(factor) + " times as long as" + before +
+                         " (" + median + ", at most " + most +
                          "). If that was not to be expected, see what changed: " + diff);
     case Figure::kMemory:
       if (factor < kMoreMemory || trend.now <= trend.most) return std::nullopt;
       return finding("memory_grew", "notice", factor, kMoreMemory,
-                     "It needed " + format_tenths(factor) + " times the memory of" + before + " (" +
-                         median + ", at most " + most +
+                     "It needed " + query::format_tenths(factor) + " times the memory of" + before +
+                         " (" + median + ", at most " + most +
                          "). If that grows with each run, the job will be killed for it one day.");
     case Figure::kCpu:
       if (factor > kLessCpu || trend.now >= trend.least || trend.median - trend.now < kLeastCpuLost)

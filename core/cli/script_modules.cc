@@ -4,15 +4,9 @@
 #include <utility>
 
 #include "core/api/kit/search/job_facts.h"
-#include "core/base/time.h"
 
 namespace scriptorium::cli {
 namespace {
-
-// As the catalog decides which job a run is of: a run may begin so long after its submission, and
-// its time may be so much before the one at which the script was written.
-constexpr std::int64_t kLongestWait = std::int64_t{180} * 86'400 * kSecond;
-constexpr std::int64_t kClockSlack = 60 * kSecond;
 
 std::string key_of(const Event& event) {
   return event.cluster + '\n' + event.scheduler + '\n' + owning_job_id(event);
@@ -60,8 +54,7 @@ void ScriptModules::take(const Event& script) {
   if (job == jobs_.end()) return;
   const auto modules = modules_.insert(row_of(script).modules).first;
   for (Waiting& waiting : job->second) {
-    const std::int64_t apart = waiting.submitted_at.nanoseconds - script.time.nanoseconds;
-    if (apart + kClockSlack < 0 || apart > kLongestWait) continue;
+    if (!can_be_life_of(script.time, waiting.submitted_at)) continue;
     if (is_other_user(waiting.run, script.user)) continue;
     // A longer capture of the same submission is the whole script.
     if (waiting.modules != nullptr && (script.time < waiting.script_at ||

@@ -6,6 +6,7 @@
 #include "core/base/text.h"
 #include "core/cli/secret_text.h"
 #include "core/daemon/status_answer.h"
+#include "core/query/answer_json.h"
 #include "core/query/job_fields.h"
 
 namespace scriptorium::cli {
@@ -157,9 +158,7 @@ Json show_json(const StoredCapture& found, const Searchable::Record* record) {
   Json json{{"event", found.event}, {"in_journal", journal}, {"stored", std::move(stored)}};
   if (record == nullptr) return json;
   json["job"] = query::job_json(record->job);
-  json["later"] = Json::array();
-  for (const auto& event : record->later)
-    json["later"].push_back(Json::parse(event_json(*event), nullptr, false));
+  json["later"] = query::later_json(*record);
   return json;
 }
 

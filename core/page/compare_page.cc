@@ -172,17 +172,13 @@ Values compare_values(const std::vector<Searchable::Record>& jobs, const std::st
   Values values;
   values.set("jobs", heads_of(jobs, root));
   values.set("outcome", fact_rows(jobs, &query::outcome_facts, Rows::kKnown));
-  const List request = fact_rows(jobs, &query::request_facts, Rows::kDiffering);
-  values.set("has_request", !request.empty());
-  values.set("request", request);
-  const bool is_pair = jobs.size() == 2;
-  if (is_pair) {
+  set_list(values, "request", fact_rows(jobs, &query::request_facts, Rows::kDiffering));
+  if (jobs.size() == 2) {
     add_differences(values, jobs.front(), jobs.back());
   } else {
     values.set("title", words("compare_many_title", {std::to_string(jobs.size())}));
-    values.set("pairs", pairs_of(jobs, root));
+    set_list(values, "pairs", pairs_of(jobs, root));
   }
-  values.set("has_pairs", !is_pair);
   return values;
 }
 

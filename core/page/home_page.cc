@@ -51,7 +51,7 @@ void add_week(Values& values, const Report& week) {
   values.set("week", sum.jobs == 0
                          ? Values(false)
                          : Values("text", words("last_days_sums",
-                                                {std::to_string(sum.jobs),
+                                                {count_text(sum.jobs, "one_job", "several_jobs"),
                                                  query::hours_text(sum.core_seconds),
                                                  query::hours_text(sum.unused_core_seconds)})));
   List wasteful;

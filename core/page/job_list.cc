@@ -38,8 +38,7 @@ Values row_of(const Searchable::Hit& hit, bool with_gpus, const std::string& roo
   row.set("owner", query::user_text(job));
   row.set("time", query::local_time(job.time));
   row.set("use", use_cells(job, with_gpus));
-  row.set("has_lines", !hit.lines.empty());
-  row.set("lines", line_rows(hit.lines));
+  set_list(row, "lines", line_rows(hit.lines));
   return row;
 }
 
@@ -52,8 +51,7 @@ void add_job_list(Values& values, const std::vector<Searchable::Hit>& hits,
   });
   List rows;
   for (const Searchable::Hit& hit : hits) rows.push_back(row_of(hit, with_gpus, root));
-  values.set("has_jobs", !rows.empty());
-  values.set("jobs", rows);
+  set_list(values, "jobs", rows);
   values.set("with_gpus", with_gpus);
   values.set("columns", std::to_string(kColumns + (with_gpus ? 1 : 0)));
   values.set("zone", local_zone(system_clock().now()));

@@ -139,9 +139,7 @@ List notes_on(const Shown& shown, RestText rest_text) {
   List notes;
   if (shown.left_out > 0) notes.push_back(text_value(rest_text(format_bytes(shown.left_out))));
   if (shown.foreign > 0) {
-    notes.push_back(text_value(shown.foreign == 1
-                                   ? words("one_foreign")
-                                   : words("foreign", {std::to_string(shown.foreign)})));
+    notes.push_back(text_value(count_text(shown.foreign, "one_foreign", "foreign")));
   }
   if (shown.dos_lines) notes.push_back(text_value(words("dos_lines")));
   return notes;

@@ -106,8 +106,7 @@ class Answering {
     }
     const ReportQuestion week =
         report_question({.path = {}, .query = {}}, false, system_clock().now());
-    const ReportAnswer used =
-        read_report(week, stores, true, context_.stop, quick_request("").deadline);
+    const ReportAnswer used = read_report(week, stores, {.wasteful = true}, context_.stop, soon());
     if (used.report) {
       add_week(values, *used.report);
       for (const JobRun& run : used.report->wasteful) ids.push_back(run.event->id);
@@ -125,13 +124,23 @@ class Answering {
       values.set("jobs_title", words("your_newest"));
     }
     if (auto kept = record(ids); !kept) return not_recorded(kept.error());
+    add_problems(notes, asked.answer);
     values.set("notes", notes);
-    values.set("has_failed", !failed.empty());
-    values.set("failed", failed);
+    set_list(values, "failed", failed);
     values.set("all_own", ".?q=" + percent_encoded(mine));
     values.set("all_failed", ".?q=" + percent_encoded(failed_lately));
     add_job_list(values, asked.answer.hits, "");
     return page("home", std::move(values));
+  }
+
+  static void add_problems(List& notes, const Searchable::Answer& answer) {
+    for (const std::string& problem : answer.problems)
+      notes.push_back(text_value(printable(problem, 1000)));
+  }
+
+  // Until when a page waits for what it can be without.
+  SteadyTime soon() const {
+    return std::min(context_.deadline, std::chrono::steady_clock::now() + kMostSearchTime);
   }
 
   // For a list that a page has beside others, without lines.
@@ -139,8 +148,7 @@ class Answering {
     Searchable::Request request{.query = parsed_query(text).query, .limit = kJobsOfAPage};
     request.most_lines = 0;
     request.stop = context_.stop;
-    request.deadline =
-        std::min(context_.deadline, std::chrono::steady_clock::now() + kMostSearchTime);
+    request.deadline = soon();
     return request;
   }
 
@@ -153,8 +161,7 @@ class Answering {
     Values values = search_values(text);
     values.set("title", words(text.empty() ? "newest_jobs" : "jobs_found"));
     Searchable::Request request = request_of(target, parsed.query);
-    request.deadline =
-        std::min(context_.deadline, std::chrono::steady_clock::now() + kMostSearchTime);
+    request.deadline = soon();
     auto asked = query::search_fastest(stores_, request);
     if (asked.store == nullptr) return refused(asked.refused);
     const Searchable::Answer& found = asked.answer;
@@ -162,9 +169,7 @@ class Answering {
 
     add_job_list(values, found.hits, way_to_first_page(request_.target));
     if (found.finished && found.next.empty() && request.after.empty() && !text.empty()) {
-      const std::size_t count = found.hits.size();
-      values.set("title", count == 1 ? words("one_job_found")
-                                     : words("all_jobs_found", {std::to_string(count)}));
+      values.set("title", count_text(found.hits.size(), "one_job_found", "all_jobs_found"));
     }
     List notes;
     const bool narrows = !target.query_value("narrow").empty();
@@ -172,8 +177,7 @@ class Answering {
       notes.push_back({"text", words("counting_too_long")});
     if (found.hits.empty() && found.finished)
       notes.push_back({"text", words(text.empty() ? "no_jobs" : "no_match")});
-    for (const std::string& problem : found.problems)
-      notes.push_back({"text", printable(problem, 1000)});
+    add_problems(notes, found);
     values.set("notes", notes);
     if (!found.next.empty()) {
       Values next;
@@ -198,8 +202,7 @@ class Answering {
     request.facets = {QueryField::kState, QueryField::kUser, QueryField::kAccount,
                       QueryField::kPartition, QueryField::kModule};
     request.facet_values = kFacetValues;
-    request.deadline =
-        std::min(context_.deadline, std::chrono::steady_clock::now() + kMostSearchTime);
+    request.deadline = soon();
     const auto counted = query::search_fastest({store}, request);
     if (counted.store == nullptr || !counted.answer.finished) return false;
     List facets;
@@ -223,8 +226,7 @@ class Answering {
       group.set("values", found);
       facets.push_back(std::move(group));
     }
-    values.set("has_facets", !facets.empty());
-    values.set("facets", facets);
+    set_list(values, "facets", facets);
     return true;
   }
 
@@ -304,7 +306,8 @@ class Answering {
     };
     if (!question.problem.empty()) return without_figures(400, question.problem);
     const ReportAnswer answer =
-        read_report(question, stores_, is_page, context_.stop, context_.deadline);
+        read_report(question, stores_, {.wasteful = is_page, .unfinished = true}, context_.stop,
+                    context_.deadline);
     if (answer.is_late) return without_figures(is_page ? 200 : 503, words("report_too_long"));
     if (!answer.report) return refused(answer.refused);
     const Report& report = *answer.report;

@@ -43,9 +43,9 @@ double waste_of(const JobRun& run) {
 }
 
 // Takes the runs as they are read, and keeps what a page shows of them.
-class Reading {
+class ReportReader {
  public:
-  Reading(const ReportQuestion& question, bool with_jobs)
+  ReportReader(const ReportQuestion& question, bool with_jobs)
       : report_{.sums = {question.by, question.period}, .days = {}, .wasteful = {}, .problems = {}},
         with_jobs_(with_jobs) {}
 
@@ -271,10 +271,6 @@ Bars bars_of(const Report& report) {
   return bars;
 }
 
-std::string tenths(double hours) {
-  return query::hours_text(static_cast<std::uint64_t>(std::llround(hours * 3600)));
-}
-
 // Nothing for a period in which nothing was had.
 Values picture_of(const Report& report) {
   if (report.days.empty()) return {false};
@@ -299,8 +295,8 @@ Values picture_of(const Report& report) {
     bar.set("wasted_y", std::to_string(std::lround(kFullBar) - wasted));
     bar.set("wasted_height", std::to_string(wasted));
     bar.set("name", name(bars.list[i]));
-    bar.set("had", tenths(sum.core_hours()));
-    bar.set("wasted", tenths(sum.wasted_core_hours()));
+    bar.set("had", query::format_tenths(sum.core_hours()));
+    bar.set("wasted", query::format_tenths(sum.wasted_core_hours()));
     list.push_back(std::move(bar));
   }
   Values picture;
@@ -309,8 +305,8 @@ Values picture_of(const Report& report) {
   picture.set("first", name(bars.list.front()));
   picture.set("last", name(bars.list.back()));
   picture.set("most_name", name(*most));
-  picture.set("most", tenths(full));
-  picture.set("most_wasted", tenths(most->sum.wasted_core_hours()));
+  picture.set("most", query::format_tenths(full));
+  picture.set("most_wasted", query::format_tenths(most->sum.wasted_core_hours()));
   picture.set("bars", list);
   return picture;
 }
@@ -318,10 +314,6 @@ Values picture_of(const Report& report) {
 // ---- words
 
 std::string time_text(Timestamp time) { return query::local_time(time) + " " + local_zone(time); }
-
-std::string count_text(std::uint64_t count, const char* one, const char* several) {
-  return count == 1 ? words(one) : words(several, {std::to_string(count)});
-}
 
 List foot_notes(const RunSums& sums) {
   List notes;
@@ -371,7 +363,7 @@ ReportQuestion report_question(const Target& target, bool sees_others, Timestamp
 }
 
 ReportAnswer read_report(const ReportQuestion& question, const std::vector<query::Store>& stores,
-                         bool with_jobs, const std::stop_token& stop, SteadyTime deadline) {
+                         ReportParts parts, const std::stop_token& stop, SteadyTime deadline) {
   deadline = std::min(deadline, std::chrono::steady_clock::now() + kMostTime);
   std::stop_source ended;
   const std::stop_callback on_stop(stop, [&] { ended.request_stop(); });
@@ -382,23 +374,23 @@ ReportAnswer read_report(const ReportQuestion& question, const std::vector<query
   });
   ReportAnswer answer;
   for (const query::Store& store : stores) {
-    Reading reading(question, with_jobs);
-    const Searchable::RunRequest request{.from = reading.report().sums.first(),
+    ReportReader reader(question, parts.wasteful);
+    const Searchable::RunRequest request{.from = reader.report().sums.first(),
                                          .until = question.period.until,
                                          .modules = question.by == SumBy::kModule,
-                                         .origin = with_jobs,
+                                         .origin = parts.wasteful,
                                          .stop = ended.get_token()};
     const auto problems =
-        store.searchable->runs(request, [&](const JobRun& run) { reading.add(run); });
+        store.searchable->runs(request, [&](const JobRun& run) { reader.add(run); });
     if (!problems) {
       answer.refused.push_back({store.name, problems.error()});
       continue;
     }
-    reading.add_problems(*problems);
-    reading.add_unfinished(store, ended.get_token(), deadline);
-    reading.read_jobs(store, ended.get_token());
+    reader.add_problems(*problems);
+    if (parts.unfinished) reader.add_unfinished(store, ended.get_token(), deadline);
+    reader.read_jobs(store, ended.get_token());
     answer.is_late = ended.stop_requested();
-    if (!answer.is_late) answer.report.emplace(reading.take());
+    if (!answer.is_late) answer.report.emplace(reader.take());
     return answer;
   }
   return answer;
@@ -446,8 +438,7 @@ void add_report(Values& values, const Report& report, bool sees_others) {
     if (rows.size() == kMostRows) break;
     rows.push_back(row_values(sums, name, *row, search_of(sums, name)));
   }
-  values.set("has_rows", !rows.empty());
-  values.set("rows", rows);
+  set_list(values, "rows", rows);
   values.set("more", all.size() > kMostRows ? Values(std::to_string(all.size() - kMostRows))
                                             : Values(false));
   values.set("total", row_values(sums, words("total"), sums.total(),
@@ -455,8 +446,7 @@ void add_report(Values& values, const Report& report, bool sees_others) {
   values.set("picture", picture_of(report));
   List jobs;
   for (const JobRun& run : report.wasteful) jobs.push_back(job_row(run));
-  values.set("has_wasteful", !jobs.empty());
-  values.set("wasteful", jobs);
+  set_list(values, "wasteful", jobs);
   values.set("zone", local_zone(period.until));
   List notes;
   if (rows.empty()) notes.push_back(text_value(words("nothing_ended")));

@@ -39,10 +39,14 @@ struct ReportAnswer {
   bool is_late = false;                 // the deadline came first
   std::vector<query::Refusal> refused;  // otherwise, why no store answered
 };
-// From the first of the stores that has runs, in at most ten seconds. `with_jobs`: with the most
-// wasteful ones.
+// What is read beside the sums, at a price.
+struct ReportParts {
+  bool wasteful = false;    // the most wasteful jobs, and the days
+  bool unfinished = false;  // how many jobs of the period have no known end
+};
+// From the first of the stores that has runs, in at most ten seconds.
 ReportAnswer read_report(const ReportQuestion& question, const std::vector<query::Store>& stores,
-                         bool with_jobs, const std::stop_token& stop, SteadyTime deadline);
+                         ReportParts parts, const std::stop_token& stop, SteadyTime deadline);
 
 // The values of reports.mustache that are there whatever was found, and those of a report.
 Values report_form(const ReportQuestion& question);

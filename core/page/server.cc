@@ -36,7 +36,8 @@ namespace http = boost::beast::http;
 using boost::system::error_code;
 using Stream = beast::basic_stream<asio::generic::stream_protocol>;
 
-// What browsers may do with the pages: show them, with our own style sheet, in no frame.
+// What browsers may do with the pages: show them, with our own style sheet and
+// script, in no frame.
 constexpr const char* kContentSecurity =
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "

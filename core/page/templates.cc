@@ -96,6 +96,10 @@ std::string words(std::string_view key, std::initializer_list<std::string> value
   return result.append(rest);
 }
 
+std::string count_text(std::uint64_t count, const char* one, const char* several) {
+  return count == 1 ? words(one) : words(several, {std::to_string(count)});
+}
+
 Values text_value(const std::string& text) { return {"text", text}; }
 
 void set_list(Values& values, const std::string& name, const kainjow::mustache::list& list) {
@@ -106,7 +110,7 @@ void set_list(Values& values, const std::string& name, const kainjow::mustache::
 void set_html(Values& values, const Html& html) { values.set("html", html.text); }
 
 std::string filled(std::string_view name, Values values, const std::string& root) {
-  for (const char* name : {"head", "foot", "meter", "job_rows", "sum_head", "sum_cells"})
+  for (const char* name : {"head", "foot", "meter", "job_rows", "advice", "sum_head", "sum_cells"})
     values.set(name, part(name));
   values.set("root", root);
   values.set("assets", root + "static/" + assets_hash() + "/");

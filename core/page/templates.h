@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
 #include <kainjow/mustache.hpp>
 #include <string>
@@ -18,6 +19,9 @@ using Values = kainjow::mustache::data;
 // A text of core/page/texts.txt, with a value in place of each {}. A key that is not there is a
 // fault of the program, and its own text.
 std::string words(std::string_view key, std::initializer_list<std::string> values = {});
+
+// The text `one`, or `several` with the number.
+std::string count_text(std::uint64_t count, const char* one, const char* several);
 
 // {{text}} of a list's item.
 Values text_value(const std::string& text);

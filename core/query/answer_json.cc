@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 #include <utility>
+#include <vector>
 
 #include "core/base/text.h"
 #include "core/query/job_fields.h"
@@ -42,12 +43,24 @@ Json hit_json(const Searchable::Hit& hit) {
   return json;
 }
 
+Json later_json(const Searchable::Record& record) {
+  Json list = Json::array();
+  for (const auto& event : record.later)
+    list.push_back(Json::parse(event_json(*event), nullptr, false));
+  return list;
+}
+
 Json record_json(const Searchable::Record& record) {
   Json json{{"job", job_json(record.job)}};
-  if (record.event != nullptr) json["event"] = Json::parse(event_json(*record.event));
-  json["later"] = Json::array();
-  for (const auto& event : record.later) json["later"].push_back(Json::parse(event_json(*event)));
-  if (!record.problems.empty()) json["problems"] = record.problems;
+  std::vector<std::string> problems = record.problems;
+  if (record.event != nullptr) {
+    const bool fits = record.event->bytes_size() <= kMostJsonTextBytes;
+    if (!fits) problems.emplace_back("its texts are too large for JSON");
+    json["event"] =
+        Json::parse(event_json(*record.event, {.script_text = fits, .environment = fits}));
+  }
+  json["later"] = later_json(record);
+  if (!problems.empty()) json["problems"] = problems;
   return json;
 }
 

@@ -45,10 +45,14 @@ void add_run(Sum& into, const JobRun& run, std::uint64_t begin, std::uint64_t en
   into.unused_gpu_seconds += part(run.unused_gpu_seconds.value_or(0));
 }
 
-std::string hours_text(std::uint64_t seconds) {
+std::string format_tenths(double value) {
   std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), "%.1f", static_cast<double>(seconds) / 3600);
+  std::snprintf(text.data(), text.size(), "%.1f", value);
   return text.data();
+}
+
+std::string hours_text(std::uint64_t seconds) {
+  return format_tenths(static_cast<double>(seconds) / 3600);
 }
 
 std::string share_text(std::uint64_t part, std::uint64_t whole) {

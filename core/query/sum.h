@@ -28,6 +28,7 @@ struct Sum {
 void add_run(Sum& into, const JobRun& run, std::uint64_t begin = 0, std::uint64_t end = 1,
              std::uint64_t of = 1);
 
+std::string format_tenths(double value);                          // "3.0"
 std::string hours_text(std::uint64_t seconds);                    // "1540.1"
 std::string share_text(std::uint64_t part, std::uint64_t whole);  // "68 %"; "" of nothing
 // How much more `now` is than `before`: "+29 %", "> 10 x", "new"; "" if both are nothing.

@@ -12,7 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "core/page/home_page.h"
 #include "core/page/templates.h"
+#include "core/query/answer_json.h"
 #include "core/query/job_fields.h"
 #include "core/query/parse.h"
 #include "tests/support/event_factory.h"
@@ -193,6 +195,7 @@ TEST_F(Pages, TheFirstPageSaysWhatFailedAndWhy) {
   EXPECT_EQ(field("events"),
             "event of 5,event of 4,event of 3,event of 2,event of 1,event of 5,"
             "event of 3");
+  EXPECT_FALSE(query::parse(kFailedLately, Timestamp{}).error);
   for (Searchable::Record& record : store_.records) record.job.state = "COMPLETED";
   for (Searchable::Record& record : store_.records) record.job.exit_code = 0;
   EXPECT_THAT(get("/").body, Not(HasSubstr("What failed")));
@@ -321,6 +324,17 @@ TEST_F(Pages, ProgramsGetAJobWithItsEvents) {
   EXPECT_EQ(json["jobs"][0]["later"][0]["kind"], "usage.job");
   EXPECT_EQ(get("/api/v1/job/lab/1/script").body, "echo \xff\n");
   EXPECT_EQ(field("events"), "event of 1");
+}
+
+TEST_F(Pages, JsonIsWithoutTextsThatAreTooLarge) {
+  const std::string large(query::kMostJsonTextBytes + 1, '\x01');
+  store_.records = {record_of("alice", "1", large)};
+  const Response page = get("/api/v1/job/lab/1");
+  EXPECT_LT(page.body.size(), 10'000U);
+  const auto job = nlohmann::json::parse(page.body)["jobs"][0];
+  EXPECT_EQ(job["event"]["script"].count("text"), 0U);
+  EXPECT_THAT(job["problems"][0].get<std::string>(), HasSubstr("too large"));
+  EXPECT_EQ(get("/api/v1/job/lab/1/script").body, large);
 }
 
 TEST_F(Pages, ProgramsGetASentenceAsJsonWhereThereIsNoAnswer) {

@@ -276,6 +276,12 @@ void join_life(JobRow& row, const Json& job, const Json& usage,
 
 }  // namespace
 
+bool can_be_life_of(Timestamp submission, Timestamp life) noexcept {
+  constexpr std::int64_t kLongestWait = std::int64_t{180} * 86'400 * kSecond;
+  const std::int64_t apart = life.nanoseconds - submission.nanoseconds;
+  return apart + kClockSlack >= 0 && apart <= kLongestWait;
+}
+
 bool is_failure(const std::optional<std::string>& state) noexcept {
   // sacct(1), JOB STATE CODES: these are not the job's own fault, or not an end.
   constexpr std::array<std::string_view, 8> kNot{"COMPLETED", "CANCELLED", "PREEMPTED",

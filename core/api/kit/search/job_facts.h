@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -8,6 +9,7 @@
 
 #include "core/api/event.h"
 #include "core/api/query.h"
+#include "core/base/time.h"
 
 namespace scriptorium {
 
@@ -33,6 +35,13 @@ void take_account(JobRow& row, const JobRun& run, bool is_task);
 
 // Whether the scheduler says that the job ended badly, and not because somebody wanted it to end.
 bool is_failure(const std::optional<std::string>& state) noexcept;
+
+// Schedulers give starts in whole seconds, and nodes have clocks of their own: so much may the time
+// of a life lie before the one at which the job's script was written.
+inline constexpr std::int64_t kClockSlack = 60 * kSecond;
+// Whether a life with this time can be of the job that was submitted then. One that begins more
+// than 180 days later is of another job with its id.
+bool can_be_life_of(Timestamp submission, Timestamp life) noexcept;
 
 // The id of the job that an event is about. What a task of an array used is about the array, which
 // has one script for all of its tasks.
