@@ -23,6 +23,10 @@ struct FreeDecompressor {
   void operator()(ZSTD_DCtx* context) const noexcept { ZSTD_freeDCtx(context); }
 };
 
+Error damaged(const std::string& why) { return {ErrorKind::kCorrupt, why}; }
+
+}  // namespace
+
 void put_number(std::string& into, std::uint64_t number) {
   while (number >= 0x80) {
     into += static_cast<char>(number | 0x80);
@@ -40,10 +44,6 @@ std::optional<std::uint64_t> take_number(std::string_view bytes, std::size_t& at
   }
   return std::nullopt;
 }
-
-Error damaged(const std::string& why) { return {ErrorKind::kCorrupt, why}; }
-
-}  // namespace
 
 std::string pack_block(const std::vector<std::string_view>& contents, int level,
                        std::string_view prefix) {

@@ -24,6 +24,11 @@ inline constexpr int kFinishedLevel = 6;
 std::string pack_block(const std::vector<std::string_view>& contents, int level,
                        std::string_view prefix = {});
 
+// One LEB128 integer; the second takes it from `at` on and moves `at` behind it, and gives nothing
+// if the bytes end before.
+void put_number(std::string& into, std::uint64_t number);
+std::optional<std::uint64_t> take_number(std::string_view bytes, std::size_t& at);
+
 // `blocks.ids`: the differences between neighbours as LEB128 integers, the first from 0; their sign
 // is the lowest bit.
 std::string pack_ids(const std::vector<std::int64_t>& ids);

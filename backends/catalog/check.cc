@@ -19,6 +19,7 @@
 #include "backends/catalog/names.h"
 #include "backends/catalog/readable.h"
 #include "backends/catalog/rows.h"
+#include "backends/catalog/sums.h"
 #include "backends/catalog/words.h"
 #include "core/api/kit/search/job_facts.h"
 #include "core/base/text.h"
@@ -122,6 +123,8 @@ class SegmentCheck {
         {"blocks", &SegmentCheck::check_blocks},
         {"jobs", &SegmentCheck::check_jobs},
         {"sums", &SegmentCheck::check_sums},
+        {"sums of runs", &SegmentCheck::check_run_sums},
+        {"wasteful runs", &SegmentCheck::check_wasteful},
     };
     for (const auto& [step, check] : steps) {
       if (control_.stop.stop_requested()) return;
@@ -182,6 +185,8 @@ class SegmentCheck {
   void add_values(const sqlite::Statement& row,
                   std::set<std::pair<std::int64_t, std::int64_t>>& into);
   void check_sums();
+  void check_run_sums();
+  void check_wasteful();
 
   EventReader& segment_;
   Connection& db_;
@@ -532,6 +537,76 @@ void SegmentCheck::check_sums() {
               std::string("SELECT DISTINCT job FROM ") + table +
                   " WHERE job NOT IN (SELECT id FROM jobs)");
   }
+}
+
+void SegmentCheck::check_run_sums() {
+  // By kind, time and the text of the name.
+  using Key = std::tuple<std::int64_t, std::int64_t, std::string>;
+  std::map<Key, RunTotals> should;
+  names_.forget();
+  sqlite::Statement select(db_, std::string("SELECT ") + kRunColumns +
+                                    ", (SELECT modules FROM jobs WHERE id = later.job) FROM later "
+                                    "WHERE ended NOT NULL");
+  while (select.step()) {
+    auto run = read_run(select, 0, names_);
+    if (!run) continue;
+    if (!select.is_null(kRunColumnCount))
+      run->modules = split_lines(names_.text(select.integer(kRunColumnCount)));
+    const std::int64_t ended = run->ended_at.nanoseconds / kSecond;
+    const bool measured = is_measured(*run);
+    should[{kQuarters, unit_of(ended, kQuarter), measured ? "1" : "0"}].add(*run);
+    for (std::uint8_t by = 0; by < kRunsByCount && measured; ++by)
+      for_each_share(
+          static_cast<RunsBy>(by), *run,
+          [&](const std::string& name, std::uint64_t begin, std::uint64_t end, std::uint64_t of) {
+            should[{by, unit_of(ended, kDay), name}].add(*run, begin, end, of);
+          });
+  }
+  std::map<Key, RunTotals> is;
+  sqlite::Statement stored(db_, "SELECT kind, time, name, data FROM sums");
+  while (stored.step()) {
+    const std::int64_t kind = stored.integer(0);
+    const auto sum = unpack_sum(stored.text(3));
+    if (!sum) continue;
+    RunTotals& totals = is[{kind, stored.integer(1),
+                            kind == kQuarters ? std::to_string(stored.integer(2))
+                                              : std::string(names_.text(stored.integer(2)))}];
+    static_cast<RunSum&>(totals) += sum->sum;
+    for (const auto& [finding, jobs] : sum->findings)
+      totals.findings[std::string(names_.text(finding))] += jobs;
+  }
+  if (is == should) return;
+  std::set<std::pair<std::int64_t, std::int64_t>> times;  // kind, time
+  for (const auto& [one, other] : {std::pair(&is, &should), std::pair(&should, &is)}) {
+    for (const auto& [key, totals] : *one) {
+      const auto same = other->find(key);
+      if (same == other->end() || !(same->second == totals))
+        times.emplace(std::get<0>(key), std::get<1>(key));
+    }
+  }
+  for (const auto& [kind, time] : times)
+    find("sum " + std::to_string(kind) + " of time " + std::to_string(time),
+         "is not what its runs add up to");
+}
+
+void SegmentCheck::check_wasteful() {
+  const std::string waste = "(coalesce(l.unused_core_seconds, 0) + " +
+                            std::to_string(kCoreHoursOfGpuHour) +
+                            " * coalesce(l.unused_gpu_seconds, 0))";
+  const std::string day = "((l.ended - ((l.ended % ?1) + ?1) % ?1) / ?1)";
+  const std::string problem = "does not have its most wasteful runs";
+  find_rows("day", problem,
+            "SELECT DISTINCT w.day FROM wasteful w LEFT JOIN later l ON l.job = w.job AND l.event "
+            "= w.event WHERE l.ended IS NULL OR w.waste <> " +
+                waste + " OR w.day <> " + day,
+            kDay);
+  find_rows("day", problem,
+            "SELECT DISTINCT t.day FROM (SELECT " + day + " AS day, " + waste +
+                " AS waste, row_number() OVER (PARTITION BY " + day + " ORDER BY " + waste +
+                " DESC) AS place FROM later l WHERE l.ended NOT NULL) t WHERE t.waste > 0 AND "
+                "t.place <= ?2 AND (SELECT count(*) FROM wasteful w WHERE w.day = t.day AND "
+                "w.waste >= t.waste) < t.place",
+            kDay, kWastefulOfDay);
 }
 
 }  // namespace

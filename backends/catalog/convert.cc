@@ -12,6 +12,7 @@
 #include "backends/catalog/rows.h"
 #include "backends/catalog/schema.h"
 #include "backends/catalog/store_contents.h"
+#include "backends/catalog/sums.h"
 #include "core/api/event.h"
 #include "core/api/kit/search/job_facts.h"
 #include "core/base/ascii.h"
@@ -120,6 +121,28 @@ void add_named_accounts(sqlite::Connection& db) {
   fields.flush();
 }
 
+// Format 7 keeps sums of the runs.
+void add_sums(sqlite::Connection& db) {
+  constexpr std::uint64_t kRunsAtOnce = 10'000;
+  create_sum_tables(db);
+  NameReader texts(db);
+  NameWriter names(db);
+  SumWriter sums(db, names);
+  sqlite::Statement select(db, std::string("SELECT ") + kRunColumns +
+                                   ", job, event, (SELECT modules FROM jobs WHERE id = later.job) "
+                                   "FROM later WHERE ended NOT NULL");
+  std::uint64_t runs = 0;
+  while (select.step()) {
+    const auto run = read_run(select, 0, texts);
+    if (!run) continue;
+    const std::string modules(texts.text(select.integer(kRunColumnCount + 2)));
+    sums.add(select.integer(kRunColumnCount), select.text(kRunColumnCount + 1), *run,
+             modules.empty() ? std::vector<std::string>{} : split_lines(modules));
+    if (++runs % kRunsAtOnce == 0) sums.flush();
+  }
+  sums.flush();
+}
+
 }  // namespace
 
 bool convert_tables(sqlite::Connection& db, std::int64_t format) {
@@ -133,8 +156,11 @@ bool convert_tables(sqlite::Connection& db, std::int64_t format) {
     // The lists of format 3 have no salt.
     if (format == 3) db.execute("DELETE FROM places");
     if (format < 5) add_runs(db);
-    count_jobs_only(db);
-    add_named_accounts(db);
+    if (format < 6) {
+      count_jobs_only(db);
+      add_named_accounts(db);
+    }
+    add_sums(db);
   }
   db.run("UPDATE meta SET value = ? WHERE key = 'format'", kFormat);
   return db.execute("COMMIT");

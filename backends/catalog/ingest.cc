@@ -91,6 +91,7 @@ SegmentWriter::SegmentWriter(ConnectionPtr db, std::int64_t id)
       contents_(*db_),
       reader_(std::make_unique<ContentReader>(*db_)),
       fields_(*db_, names_),
+      sums_(*db_, names_),
       sealer_(std::make_unique<Sealer>(*db_, contents_)),
       data_version_(*db_, "PRAGMA data_version"),
       find_owner_(*db_, "SELECT id FROM owners WHERE name = ?"),
@@ -100,6 +101,8 @@ SegmentWriter::SegmentWriter(ConnectionPtr db, std::int64_t id)
                               ") VALUES(?, ?, ?, " + marks(kRunColumns) + ")"),
       list_later_(*db_, "SELECT event, record FROM later WHERE job = ? ORDER BY record"),
       change_later_(*db_, "UPDATE later SET record = ? WHERE job = ? AND event = ?"),
+      runs_of_job_(*db_, std::string("SELECT ") + kRunColumns +
+                             " FROM later WHERE job = ? AND ended NOT NULL"),
       script_in_use_(*db_, "SELECT 1 FROM jobs WHERE script = ? LIMIT 1"),
       owners_(kMostOwnerIds) {}
 
@@ -113,6 +116,7 @@ void SegmentWriter::refresh() {
   row_reader_.forget();
   reader_->forget();
   fields_.forget();
+  sums_.forget();
   owners_.clear();
   contents_.load_sums();
   sealer_->load_young_blocks();
@@ -124,6 +128,7 @@ bool SegmentWriter::begin() { return in_transaction() || db_->execute("BEGIN IMM
 bool SegmentWriter::commit() {
   if (!in_transaction()) return db_->ok();
   fields_.flush();
+  sums_.flush();
   FAULT_POINT("catalog.before_commit");
   return db_->execute("COMMIT");
 }
@@ -243,6 +248,7 @@ void SegmentWriter::replace_submission(JobEntry& entry, Event event, Families& f
   entry.owner = owner_id(owner_name(event.user));
   set_contents(entry, event);
   if (entry.owner != before.owner) move_later(entry);
+  if (entry.row.modules != before.row.modules) change_modules(before.row, entry);
   rows_.update(entry);
   if (before.script && before.script != entry.script && !script_in_use_.first(*before.script))
     contents_.remove(*before.script);
@@ -272,9 +278,20 @@ void SegmentWriter::insert_later(const JobEntry& entry, const Event& event,
                                  const std::optional<JobRun>& run) {
   const std::int64_t record =
       contents_.add(entry.owner, ContentKind::kRecord, record_of(event), entry.row.time);
-  insert_later_.bind(entry.id, sqlite::Blob{later_key(event.id)}, record);
+  const std::string key = later_key(event.id);
+  insert_later_.bind(entry.id, sqlite::Blob{key}, record);
   bind_run(insert_later_, run, names_);
   insert_later_.run();
+  if (run) sums_.add(entry.id, key, *run, entry.row.modules);
+}
+
+void SegmentWriter::change_modules(const JobRow& before, const JobEntry& entry) {
+  NameReader names(*db_);
+  runs_of_job_.bind(entry.id);
+  while (runs_of_job_.step()) {
+    if (const auto run = read_run(runs_of_job_, 0, names))
+      sums_.change_modules(*run, before.modules, entry.row.modules);
+  }
 }
 
 void SegmentWriter::add_later(JobEntry& entry, const Event& event) {

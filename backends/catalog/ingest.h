@@ -15,6 +15,7 @@
 #include "backends/catalog/segments.h"
 #include "backends/catalog/store_contents.h"
 #include "backends/catalog/store_families.h"
+#include "backends/catalog/sums.h"
 #include "core/api/event.h"
 #include "core/base/result.h"
 
@@ -81,6 +82,7 @@ class SegmentWriter {
   std::int64_t owner_id(const std::string& name);
   void set_contents(JobEntry& entry, const Event& event);
   void insert_later(const JobEntry& entry, const Event& event, const std::optional<JobRun>& run);
+  void change_modules(const JobRow& before, const JobEntry& entry);
   void move_later(const JobEntry& entry);
   void set_family(JobEntry& entry, const Event& event, Families& families);
 
@@ -92,6 +94,7 @@ class SegmentWriter {
   ContentWriter contents_;
   std::unique_ptr<ContentReader> reader_;
   FieldWriter fields_;
+  SumWriter sums_;
   std::unique_ptr<Sealer> sealer_;
   sqlite::Statement data_version_;
   sqlite::Statement find_owner_;
@@ -100,6 +103,7 @@ class SegmentWriter {
   sqlite::Statement insert_later_;
   sqlite::Statement list_later_;
   sqlite::Statement change_later_;
+  sqlite::Statement runs_of_job_;
   sqlite::Statement script_in_use_;
   RecentMap<std::string, std::int64_t> owners_;
   std::int64_t seen_version_ = -1;

@@ -1,116 +1,482 @@
 #include "backends/catalog/runs.h"
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "backends/catalog/ingest.h"
 #include "backends/catalog/rows.h"
+#include "backends/catalog/search_budget.h"
+#include "backends/catalog/sums.h"
 
 namespace scriptorium::catalog {
 namespace {
 
+using Use = std::function<void(const JobRun&)>;
+using RunAnswer = Searchable::RunAnswer;
+
 // A job's environment may claim any uid.
 const std::string kIfVerified = " AND flags & " + std::to_string(kVerifiedFlag);
+constexpr std::uint64_t kRunsBetweenChecks = 256;
 
 std::int64_t seconds_of(Timestamp time) { return time.nanoseconds / kSecond; }
+Timestamp time_of(std::int64_t seconds) { return {seconds * kSecond}; }
 
-// The runs of one segment that ended in [from, until), both in seconds.
+// A run, and where the event is that describes it.
+struct FoundRun {
+  JobRun run;
+  std::int64_t segment = 0;
+  std::int64_t record = 0;
+};
+
+// The most wasteful of the runs that it is given.
+class MostWasteful {
+ public:
+  explicit MostWasteful(std::size_t most) : most_(most) {}
+
+  // A run that wasted no more than this is none of them.
+  std::uint64_t least() const noexcept {
+    return list_.size() < most_ ? 0 : wasted_core_seconds(list_.back().run);
+  }
+  void add(FoundRun found) {
+    const std::uint64_t waste = wasted_core_seconds(found.run);
+    if (waste <= least()) return;
+    const auto place = std::ranges::upper_bound(
+        list_, waste, std::greater{}, [](const FoundRun& f) { return wasted_core_seconds(f.run); });
+    list_.insert(place, std::move(found));
+    if (list_.size() > most_) list_.pop_back();
+  }
+  std::vector<FoundRun> take() { return std::move(list_); }
+
+ private:
+  const std::size_t most_;
+  std::vector<FoundRun> list_;
+};
+
+// The runs of one segment.
 class SegmentRuns {
  public:
-  SegmentRuns(SearchReader& reader, const Searchable::RunRequest& request)
+  using UseFound = std::function<void(FoundRun&&)>;
+
+  SegmentRuns(SearchReader& reader, const Searchable::RunRequest& request, Budget& budget)
       : reader_(reader),
         db_(reader.db()),
         request_(request),
+        budget_(budget),
         names_(db_),
-        select_(db_, std::string("SELECT ") + kRunColumns + ", event, record" +
-                         column_of_job("modules", request.modules) +
-                         column_of_job("cluster", request.origin || is_restricted(request)) +
-                         column_of_job("uid", is_restricted(request), kIfVerified) +
-                         " FROM later WHERE ended >= ? AND ended < ?") {}
+        by_time_(db_, select("ended >= ? AND ended < ?")),
+        by_user_(db_, select("ended >= ? AND ended < ? AND user = ?", "INDEXED BY later_user")),
+        by_account_(db_,
+                    select("ended >= ? AND ended < ? AND account = ?", "INDEXED BY later_account")),
+        one_(db_, select("job = ? AND event = ?")),
+        wasteful_(db_, "SELECT waste, job, event FROM wasteful WHERE day = ? ORDER BY waste DESC"),
+        least_(db_, kSelectLeastWasteful) {}
 
-  // A day at a time, so that the -wal of a daemon that writes can be used again in between.
-  void read(const std::function<void(const JobRun&)>& use) {
-    const auto oldest = db_.integer("SELECT min(ended) FROM later WHERE ended NOT NULL");
-    const auto newest = db_.integer("SELECT max(ended) FROM later WHERE ended NOT NULL");
-    if (!oldest || !newest) return;
-    const std::int64_t end = std::min(seconds_of(request_.until), *newest + 1);
-    for (std::int64_t day = std::max(seconds_of(request_.from), *oldest); day < end; day += kDay) {
-      if (request_.stop.stop_requested() || !db_.ok()) return;
+  // All that ended in the time that was asked for. A day at a time, so that the -wal of a daemon
+  // that writes can be used again in between.
+  void read(const UseFound& use) {
+    each_day([&](std::int64_t begin, std::int64_t end) { read_within(begin, end, use); });
+  }
+
+  // The same for those alone of which one may be among the most wasteful; for a reader who sees all
+  // jobs.
+  void read_wasteful(MostWasteful& most) {
+    const auto add = [&](FoundRun&& found) { most.add(std::move(found)); };
+    std::vector<std::pair<std::int64_t, std::int64_t>> parts;
+    each_day([&](std::int64_t begin, std::int64_t end) {
+      const std::int64_t day = unit_of(begin, kDay) * kDay;
+      if (seconds_of(request_.from) > day || seconds_of(request_.until) < day + kDay) {
+        parts.emplace_back(begin, end);
+      } else {
+        add_wasteful(most, begin, end);
+      }
+    });
+    // Of a day that counts in part, the most wasteful that are known may be of the other part.
+    for (const auto& [begin, end] : parts) {
       if (reader_.begin()) names_.forget();
-      read_day(day, std::min(day + kDay, end), use);
+      if (least_known(begin) > most.least()) {
+        read_within(begin, end, add);
+      } else {
+        add_wasteful(most, begin, end);
+      }
       reader_.end();
     }
   }
 
- private:
-  // Where they are in select_.
-  enum Column { kEvent = kRunColumnCount, kRecord, kModules, kCluster, kUid };
-  static bool is_restricted(const Searchable::RunRequest& request) {
-    return !request.visibility.all;
+  // Within one transaction of the reader.
+  void read_within(std::int64_t begin, std::int64_t end, const UseFound& use) {
+    if (request_.visibility.all) {
+      by_time_.bind(begin, end);
+      return use_rows(by_time_, use);
+    }
+    const std::vector<std::int64_t> users = ids_of_users();
+    for (const std::int64_t user : users) {
+      by_user_.bind(begin, end, user);
+      use_rows(by_user_, use);
+    }
+    for (const std::int64_t account : ids_of_accounts()) {
+      by_account_.bind(begin, end, account);
+      use_rows(by_account_, use, users);
+    }
   }
+
+  std::shared_ptr<const Event> event_of(const FoundRun& found) {
+    const auto text = reader_.text(found.record);
+    if (!text) return nullptr;
+    auto event = event_from_json(text->bytes);
+    if (event && later_key(event->id) == found.run.key)
+      return std::make_shared<const Event>(*std::move(event));
+    reader_.add_problem("record " + std::to_string(found.record) + " is not that of its run");
+    return nullptr;
+  }
+
+ private:
+  // Where they are in the statements.
+  enum Column { kUserId = kRunColumnCount, kEvent, kRecord, kModules, kCluster, kUid };
+
+  bool is_restricted() const noexcept { return !request_.visibility.all; }
   static std::string column_of_job(const std::string& name, bool is_asked,
                                    const std::string& condition = "") {
     return is_asked ? ", (SELECT " + name + " FROM jobs WHERE id = later.job" + condition + ")"
                     : ", NULL";
   }
-
-  void read_day(std::int64_t begin, std::int64_t end,
-                const std::function<void(const JobRun&)>& use) {
-    select_.bind(begin, end);
-    while (select_.step()) {
-      auto run = read_run(select_, 0, names_);
-      if (!run) continue;
-      if (!select_.is_null(kUid)) run->uid = names_.text(select_.integer(kUid));
-      if (!select_.is_null(kCluster)) run->cluster = names_.text(select_.integer(kCluster));
-      if (!is_visible(*run, request_.visibility)) continue;
-      if (!select_.is_null(kModules))
-        run->modules = split_lines(names_.text(select_.integer(kModules)));
-      if (request_.origin) {
-        run->key = select_.text(kEvent);
-        if (request_.with_event && request_.with_event(*run)) run->event = event_of(*run);
-      }
-      use(*run);
-    }
-    select_.reset();
+  std::string select(const std::string& where, const std::string& with = "") const {
+    return std::string("SELECT ") + kRunColumns + ", user, event, record" +
+           column_of_job("modules", request_.modules) +
+           column_of_job("cluster", request_.origin || is_restricted()) +
+           column_of_job("uid", is_restricted(), kIfVerified) + " FROM later " + with + " WHERE " +
+           where;
   }
 
-  std::shared_ptr<const Event> event_of(const JobRun& run) {
-    const auto text = reader_.text(select_.integer(kRecord));
-    if (!text) return nullptr;
-    auto event = event_from_json(text->bytes);
-    if (event && later_key(event->id) == run.key)
-      return std::make_shared<const Event>(*std::move(event));
-    reader_.add_problem("record " + std::to_string(select_.integer(kRecord)) +
-                        " is not that of its run");
-    return nullptr;
+  // Each day, or part of one, that was asked for and may have runs, in a transaction of its own.
+  void each_day(const std::function<void(std::int64_t begin, std::int64_t end)>& use) {
+    const auto oldest = db_.integer("SELECT min(ended) FROM later WHERE ended NOT NULL");
+    const auto newest = db_.integer("SELECT max(ended) FROM later WHERE ended NOT NULL");
+    if (!oldest || !newest) return;
+    const std::int64_t end = std::min(seconds_of(request_.until), *newest + 1);
+    std::int64_t begin = std::max(seconds_of(request_.from), *oldest);
+    while (begin < end && !budget_.is_over() && db_.ok()) {
+      const std::int64_t next = std::min((unit_of(begin, kDay) + 1) * kDay, end);
+      if (reader_.begin()) names_.forget();
+      use(begin, next);
+      reader_.end();
+      begin = next;
+    }
+  }
+
+  std::vector<std::int64_t> ids_of(QueryField field, const std::string& text) {
+    std::vector<std::int64_t> ids;
+    sqlite::Statement find(db_,
+                           "SELECT id FROM names WHERE field = ? AND text = ? COLLATE NOCASE "
+                           "AND typeof(text) = 'text'");
+    find.bind(name_field(field), std::string_view(text));
+    while (find.step()) ids.push_back(find.integer(0));
+    return ids;
+  }
+  std::vector<std::int64_t> ids_of_users() {
+    std::vector<std::int64_t> ids;
+    for (const Visibility::User& user : request_.visibility.users)
+      std::ranges::copy(ids_of(QueryField::kUser, user.name), std::back_inserter(ids));
+    return distinct(std::move(ids));
+  }
+  std::vector<std::int64_t> ids_of_accounts() {
+    std::vector<std::int64_t> ids;
+    for (const Visibility::Account& account : request_.visibility.accounts)
+      std::ranges::copy(ids_of(QueryField::kAccount, account.name), std::back_inserter(ids));
+    return distinct(std::move(ids));
+  }
+  static std::vector<std::int64_t> distinct(std::vector<std::int64_t> ids) {
+    std::ranges::sort(ids);
+    ids.erase(std::ranges::unique(ids).begin(), ids.end());
+    return ids;
+  }
+
+  // Without the runs of these users.
+  void use_rows(sqlite::Statement& row, const UseFound& use,
+                const std::vector<std::int64_t>& without = {}) {
+    while (row.step()) {
+      if (++seen_ % kRunsBetweenChecks == 0 && budget_.is_over()) break;
+      if (!without.empty() && std::ranges::binary_search(without, row.integer(kUserId))) continue;
+      if (auto found = found_in(row)) use(*std::move(found));
+    }
+    row.reset();
+  }
+
+  // Those of a day that are known as its most wasteful and ended in this part of it.
+  void add_wasteful(MostWasteful& most, std::int64_t begin, std::int64_t end) {
+    wasteful_.bind(unit_of(begin, kDay));
+    while (wasteful_.step() && wasteful_.number(0) > most.least()) {
+      one_.bind(wasteful_.integer(1), sqlite::Blob{wasteful_.text(2)});
+      while (one_.step()) {
+        auto found = found_in(one_);
+        if (!found) continue;
+        const std::int64_t ended = seconds_of(found->run.ended_at);
+        if (ended >= begin && ended < end) most.add(*std::move(found));
+      }
+    }
+    wasteful_.reset();
+  }
+  // What the last of them wasted; 0 if there are no more than these.
+  std::uint64_t least_known(std::int64_t begin) {
+    return static_cast<std::uint64_t>(
+        least_.first(unit_of(begin, kDay), kWastefulOfDay - 1).value_or(0));
+  }
+
+  std::optional<FoundRun> found_in(const sqlite::Statement& row) {
+    auto run = read_run(row, 0, names_);
+    if (!run) return std::nullopt;
+    if (!row.is_null(kUid)) run->uid = names_.text(row.integer(kUid));
+    if (!row.is_null(kCluster)) run->cluster = names_.text(row.integer(kCluster));
+    if (!is_visible(*run, request_.visibility)) return std::nullopt;
+    if (!row.is_null(kModules)) run->modules = split_lines(names_.text(row.integer(kModules)));
+    if (request_.origin) run->key = row.text(kEvent);
+    return FoundRun{
+        .run = *std::move(run), .segment = reader_.segment(), .record = row.integer(kRecord)};
   }
 
   SearchReader& reader_;
   sqlite::Connection& db_;
   const Searchable::RunRequest& request_;
+  Budget& budget_;
+  NameReader names_;
+  sqlite::Statement by_time_;
+  sqlite::Statement by_user_;
+  sqlite::Statement by_account_;
+  sqlite::Statement one_;
+  sqlite::Statement wasteful_;
+  sqlite::Statement least_;
+  std::uint64_t seen_ = 0;
+};
+
+// What `sums` of one segment adds to the answer.
+class SegmentSums {
+ public:
+  SegmentSums(SearchReader& reader, const Searchable::SumRequest& request, Budget& budget)
+      : reader_(reader),
+        db_(reader.db()),
+        request_(request),
+        budget_(budget),
+        asked_{.from = request.bounds.front(),
+               .until = request.bounds.back(),
+               .modules = request.by == RunsBy::kModule,
+               .with_event = {},
+               .stop = {},
+               .visibility = {}},
+        runs_(reader, asked_, budget),
+        names_(db_),
+        select_(db_, "SELECT time, name, data FROM sums WHERE kind = ? AND time >= ? AND time < ?"),
+        has_runs_(db_, "SELECT 1 FROM later WHERE ended >= ? AND ended < ? LIMIT 1") {}
+
+  // In one transaction, so that all rows are of the same runs.
+  void read(const std::function<void(const RunSumRow&)>& use) {
+    reader_.begin();
+    for (std::size_t i = 0; i + 1 < request_.bounds.size() && !budget_.is_over(); ++i) {
+      const std::int64_t from = seconds_of(request_.bounds[i]);
+      const std::int64_t until = seconds_of(request_.bounds[i + 1]);
+      read_quarters(from, until, use);
+      if (request_.by) read_names(from, until, use);
+    }
+    reader_.end();
+  }
+
+ private:
+  // The whole units of [from, until), as [begin, end).
+  struct Units {
+    std::int64_t begin;
+    std::int64_t end;
+  };
+  static Units units_within(std::int64_t from, std::int64_t until, std::int64_t unit) {
+    return {.begin = -unit_of(-from, unit), .end = unit_of(until, unit)};
+  }
+
+  void each_stored(
+      std::int64_t kind, Units units,
+      const std::function<void(std::int64_t time, std::int64_t name, const StoredSum& sum)>& use) {
+    std::uint64_t seen = 0;
+    select_.bind(kind, units.begin, units.end);
+    while (select_.step()) {
+      if (++seen % kRunsBetweenChecks == 0 && budget_.is_over()) break;
+      if (const auto sum = unpack_sum(select_.text(2))) {
+        use(select_.integer(0), select_.integer(1), *sum);
+      } else {
+        reader_.add_problem("a row of its sums is damaged; `scriptorium catalog check` names it");
+      }
+    }
+    select_.reset();
+  }
+  void each_run(std::int64_t from, std::int64_t until, const Use& use) {
+    if (from < until) runs_.read_within(from, until, [&](FoundRun&& found) { use(found.run); });
+  }
+  RunTotals totals_of(const StoredSum& stored) {
+    RunTotals totals;
+    static_cast<RunSum&>(totals) = stored.sum;
+    for (const auto& [finding, jobs] : stored.findings)
+      totals.findings[std::string(names_.text(finding))] += jobs;
+    return totals;
+  }
+
+  void read_quarters(std::int64_t from, std::int64_t until,
+                     const std::function<void(const RunSumRow&)>& use) {
+    const auto use_run = [&](const JobRun& run) { for_each_row(std::nullopt, run, use); };
+    const Units whole = units_within(from, until, kQuarter);
+    if (whole.begin >= whole.end) return each_run(from, until, use_run);
+    each_run(from, whole.begin * kQuarter, use_run);
+    each_run(whole.end * kQuarter, until, use_run);
+    each_stored(kQuarters, whole,
+                [&](std::int64_t time, std::int64_t is_measured, const StoredSum& stored) {
+                  const RunTotals totals = totals_of(stored);
+                  use({.name = std::nullopt,
+                       .time = time_of(time * kQuarter),
+                       .is_measured = is_measured != 0,
+                       .sum = totals});
+                });
+  }
+
+  using Names = std::map<std::string, RunTotals, std::less<>>;
+
+  void read_names(std::int64_t from, std::int64_t until,
+                  const std::function<void(const RunSumRow&)>& use) {
+    Names names;
+    Units days = units_within(from, until, kDay);
+    if (days.begin > days.end) {
+      add_runs(names, from, until);
+    } else {
+      const std::int64_t first = days.begin * kDay;
+      const std::int64_t last = days.end * kDay;
+      if (is_whole_day(names, {from, first}, {first - kDay, from})) --days.begin;
+      if (is_whole_day(names, {last, until}, {until, last + kDay})) ++days.end;
+      add_days(names, days);
+    }
+    for (const auto& [name, totals] : names) {
+      if (totals.jobs > 0) use({.name = name, .time = time_of(from), .sum = totals});
+    }
+  }
+
+  void add_runs(Names& names, std::int64_t from, std::int64_t until) {
+    each_run(from, until, [&](const JobRun& run) {
+      for_each_row(request_.by, run, [&](const RunSumRow& row) {
+        if (row.name) names[std::string(*row.name)] += row.sum;
+      });
+    });
+  }
+
+  void add_days(Names& names, Units days) {
+    std::unordered_map<std::int64_t, StoredSum> by_name;
+    each_stored(static_cast<std::int64_t>(*request_.by), days,
+                [&](std::int64_t /*day*/, std::int64_t name, const StoredSum& stored) {
+                  StoredSum& sum = by_name[name];
+                  sum.sum += stored.sum;
+                  for (const auto& [finding, jobs] : stored.findings) sum.findings[finding] += jobs;
+                });
+    for (const auto& [name, stored] : by_name) {
+      const RunTotals totals = totals_of(stored);
+      names[std::string(names_.text(name))] += totals;
+    }
+  }
+
+  // Of the day in which a period begins or ends, what is within it is added. Or the runs outside
+  // are taken away, where they are fewer; then the day is still to be added as a whole.
+  struct Part {
+    std::int64_t begin;
+    std::int64_t end;
+  };
+  bool is_whole_day(Names& names, Part within, Part outside) {
+    if (within.begin == within.end || !has_runs(within)) return false;
+    if (!has_runs(outside)) return true;
+    if (within.end - within.begin <= outside.end - outside.begin) {
+      add_runs(names, within.begin, within.end);
+      return false;
+    }
+    each_run(outside.begin, outside.end, [&](const JobRun& run) {
+      for_each_row(request_.by, run, [&](const RunSumRow& row) {
+        if (row.name) names[std::string(*row.name)] -= row.sum;
+      });
+    });
+    return true;
+  }
+  bool has_runs(Part part) { return has_runs_.first(part.begin, part.end).has_value(); }
+
+  SearchReader& reader_;
+  sqlite::Connection& db_;
+  const Searchable::SumRequest& request_;
+  Budget& budget_;
+  const Searchable::RunRequest asked_;
+  SegmentRuns runs_;
   NameReader names_;
   sqlite::Statement select_;
+  sqlite::Statement has_runs_;
 };
+
+// Calls use() with each segment that can be read.
+Result<RunAnswer> each_segment(ReaderPool& pool, Budget& budget,
+                               const std::function<void(SearchReader&)>& use) {
+  const auto segments = pool.segments();
+  if (!segments) return segments.error();
+  RunAnswer answer;
+  for (const SegmentInfo& info : *segments) {
+    auto lent = pool.lend_or_note(info, answer.problems);
+    if (!lent) continue;
+    SearchReader& reader = **lent;
+    use(reader);
+    for (std::string& problem : reader.take_problems())
+      answer.problems.push_back(std::move(problem));
+    if (auto error = reader.db().take_error()) {
+      if (error->kind() != ErrorKind::kCorrupt) return *std::move(error);
+      answer.problems.push_back(segment_name(info.id) + ": " + error->message());
+    }
+  }
+  answer.finished = !budget.is_over();
+  return answer;
+}
 
 }  // namespace
 
-Result<std::vector<std::string>> read_runs(ReaderPool& pool, const Searchable::RunRequest& request,
-                                           const std::function<void(const JobRun&)>& use) {
-  const auto segments = pool.segments();
-  if (!segments) return segments.error();
-  std::vector<std::string> problems;
-  for (const SegmentInfo& info : *segments) {
-    auto lent = pool.lend_or_note(info, problems);
-    if (!lent) continue;
-    SearchReader& reader = **lent;
-    SegmentRuns(reader, request).read(use);
-    for (std::string& problem : reader.take_problems()) problems.push_back(std::move(problem));
-    if (auto error = reader.db().take_error()) {
-      if (error->kind() != ErrorKind::kCorrupt) return *std::move(error);
-      problems.push_back(segment_name(info.id) + ": " + error->message());
+Result<RunAnswer> read_runs(ReaderPool& pool, const Clock& clock,
+                            const Searchable::RunRequest& request, const Use& use) {
+  Budget budget(clock, request.deadline, request.stop);
+  MostWasteful most(request.most_wasteful);
+  const bool is_known = request.visibility.all && request.most_wasteful <= kWastefulOfDay;
+  auto answer = each_segment(pool, budget, [&](SearchReader& reader) {
+    SegmentRuns runs(reader, request, budget);
+    if (request.most_wasteful > 0 && is_known) return runs.read_wasteful(most);
+    runs.read([&](FoundRun&& found) {
+      if (request.most_wasteful > 0) return most.add(std::move(found));
+      if (request.with_event && request.with_event(found.run))
+        found.run.event = runs.event_of(found);
+      use(found.run);
+    });
+  });
+  if (!answer) return answer;
+  for (FoundRun& found : most.take()) {
+    if (request.with_event && request.with_event(found.run)) {
+      // Its segment may be gone since then.
+      auto lent = pool.lend(found.segment);
+      if (!lent) continue;
+      SearchReader& reader = **lent;
+      reader.begin();
+      found.run.event = SegmentRuns(reader, request, budget).event_of(found);
+      reader.end();
+      for (std::string& problem : reader.take_problems())
+        answer->problems.push_back(std::move(problem));
     }
+    use(found.run);
   }
-  return problems;
+  return answer;
+}
+
+Result<RunAnswer> read_sums(ReaderPool& pool, const Clock& clock,
+                            const Searchable::SumRequest& request,
+                            const std::function<void(const RunSumRow&)>& use) {
+  Budget budget(clock, request.deadline, request.stop);
+  return each_segment(
+      pool, budget, [&](SearchReader& reader) { SegmentSums(reader, request, budget).read(use); });
 }
 
 }  // namespace scriptorium::catalog

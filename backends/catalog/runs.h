@@ -1,17 +1,24 @@
 #pragma once
 
 #include <functional>
-#include <string>
-#include <vector>
 
 #include "backends/catalog/search_pool.h"
 #include "core/api/searchable.h"
+#include "core/base/time.h"
 
 namespace scriptorium::catalog {
 
-// Searchable::runs(), without reading a record. A segment that cannot be read is left out, which
-// the answer says.
-Result<std::vector<std::string>> read_runs(ReaderPool& pool, const Searchable::RunRequest& request,
-                                           const std::function<void(const JobRun&)>& use);
+// Searchable::runs(), without reading a record that is not asked for. A segment that cannot be read
+// is left out, which the answer says.
+Result<Searchable::RunAnswer> read_runs(ReaderPool& pool, const Clock& clock,
+                                        const Searchable::RunRequest& request,
+                                        const std::function<void(const JobRun&)>& use);
+
+// Searchable::sums() for a reader who sees all jobs, from the tables of sums.h: only of the days
+// (for rows without a name, the quarters of an hour) in which a period begins or ends, runs are
+// read.
+Result<Searchable::RunAnswer> read_sums(ReaderPool& pool, const Clock& clock,
+                                        const Searchable::SumRequest& request,
+                                        const std::function<void(const RunSumRow&)>& use);
 
 }  // namespace scriptorium::catalog

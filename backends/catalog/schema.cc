@@ -97,6 +97,18 @@ CREATE TABLE daily(day INTEGER NOT NULL, cluster INTEGER NOT NULL, user INTEGER 
                    PRIMARY KEY(day, cluster, user, account, partition, verified)) WITHOUT ROWID;
 )sql";
 
+constexpr const char* kSumTables = R"sql(
+-- What the runs of a time had (sums.h). name: names.id of kNameOfSums.
+CREATE TABLE sums(kind INTEGER NOT NULL, time INTEGER NOT NULL, name INTEGER NOT NULL,
+                  data BLOB NOT NULL, PRIMARY KEY(kind, time, name)) WITHOUT ROWID;
+-- The most wasteful runs of each day, as rows of `later`. waste: seconds of a core.
+CREATE TABLE wasteful(day INTEGER NOT NULL, waste INTEGER NOT NULL, job INTEGER NOT NULL,
+                      event BLOB NOT NULL, PRIMARY KEY(day, waste, job, event)) WITHOUT ROWID;
+-- For a reader who sees the runs of one person, or of one account.
+CREATE INDEX later_user ON later(user, ended) WHERE ended NOT NULL;
+CREATE INDEX later_account ON later(account, ended) WHERE ended NOT NULL;
+)sql";
+
 std::string other_format(std::int64_t format) {
   return "is a catalog of format " + std::to_string(format) + "; this version uses format " +
          std::to_string(kFormat);
@@ -124,9 +136,12 @@ bool create_segment_tables(sqlite::Connection& db, std::int64_t segment) {
   db.execute("PRAGMA auto_vacuum = INCREMENTAL");
   db.execute("BEGIN IMMEDIATE");
   db.execute(kSegmentTables);
+  create_sum_tables(db);
   db.run("INSERT INTO meta VALUES('format', ?), ('segment', ?)", kFormat, segment);
   return db.execute("COMMIT");
 }
+
+bool create_sum_tables(sqlite::Connection& db) { return db.execute(kSumTables); }
 
 bool prepare_writer(sqlite::Connection& db) {
   return db.execute(

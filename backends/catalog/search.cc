@@ -448,9 +448,15 @@ class CatalogSearch final : public Searchable {
     return read_family(pool_, family, visibility, before, limit);
   }
 
-  Result<std::vector<std::string>> runs(const RunRequest& request,
-                                        const std::function<void(const JobRun&)>& use) override {
-    return read_runs(pool_, request, use);
+  Result<RunAnswer> runs(const RunRequest& request,
+                         const std::function<void(const JobRun&)>& use) override {
+    return read_runs(pool_, clock_, request, use);
+  }
+
+  Result<RunAnswer> sums(const SumRequest& request,
+                         const std::function<void(const RunSumRow&)>& use) override {
+    return request.visibility.all ? read_sums(pool_, clock_, request, use)
+                                  : Searchable::sums(request, use);
   }
 
   Result<std::vector<CoordinatorList>> coordinators() override { return read_coordinators(root_); }

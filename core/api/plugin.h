@@ -14,7 +14,7 @@ namespace scriptorium {
 
 // Incremented whenever the layout or meaning of anything in core/api changes;
 // tests/core/api/abi/abi_layout_test.cc fails if that is forgotten.
-inline constexpr std::uint32_t kPluginAbiVersion = 13;
+inline constexpr std::uint32_t kPluginAbiVersion = 14;
 
 // Compiler, libstdc++ ABI and a hash of core/api and core/base, as "g++-12.2.0/cxx11/5f3a...".
 // Daemon and plugin can exchange C++ types because their stamps must be equal. Set by the build

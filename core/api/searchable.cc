@@ -28,9 +28,20 @@ bool is_visible(const JobRun& run, const Visibility& visibility) {
   return may_be_seen(run, visibility);
 }
 
-Result<std::vector<std::string>> Searchable::runs(
-    const RunRequest& /*request*/, const std::function<void(const JobRun&)>& /*use*/) {
+Result<Searchable::RunAnswer> Searchable::runs(const RunRequest& /*request*/,
+                                               const std::function<void(const JobRun&)>& /*use*/) {
   return Error{ErrorKind::kInvalidConfig, "this sink has no sums of jobs"};
+}
+
+Result<Searchable::RunAnswer> Searchable::sums(const SumRequest& request,
+                                               const std::function<void(const RunSumRow&)>& use) {
+  return runs({.from = request.bounds.front(),
+               .until = request.bounds.back(),
+               .modules = request.by == RunsBy::kModule,
+               .deadline = request.deadline,
+               .stop = request.stop,
+               .visibility = request.visibility},
+              [&](const JobRun& run) { for_each_row(request.by, run, use); });
 }
 
 Result<std::vector<CoordinatorList>> Searchable::coordinators() {

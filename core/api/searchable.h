@@ -15,6 +15,7 @@
 #include "core/api/coordinators.h"
 #include "core/api/event.h"
 #include "core/api/query.h"
+#include "core/api/run_sum.h"
 #include "core/base/result.h"
 #include "core/base/time.h"
 
@@ -147,13 +148,35 @@ class Searchable {
     // With `origin`: fill JobRun::event of the runs for which this is true; null: of none. An event
     // that cannot be read is a problem, and stays null.
     std::function<bool(const JobRun&)> with_event;
+    // Not 0: only so many runs, and only of those that wasted something: the most wasteful first
+    // (wasted_core_seconds()).
+    std::size_t most_wasteful = 0;
+    SteadyTime deadline = SteadyTime::max();
     std::stop_token stop;
     Visibility visibility;
   };
-  // Calls use() for each run that ended at `from` or later and before `until`, and returns what
-  // could not be read. kInvalidConfig: this store has no runs but those in its events.
-  virtual Result<std::vector<std::string>> runs(const RunRequest& request,
-                                                const std::function<void(const JobRun&)>& use);
+  struct RunAnswer {
+    bool finished = true;               // false: deadline or stop came first
+    std::vector<std::string> problems;  // what could not be read
+  };
+  // Calls use() for each run that ended at `from` or later and before `until`. kInvalidConfig: this
+  // store has no runs but those in its events.
+  virtual Result<RunAnswer> runs(const RunRequest& request,
+                                 const std::function<void(const JobRun&)>& use);
+
+  struct SumRequest {
+    std::optional<RunsBy> by;       // absent: only rows without a name
+    std::vector<Timestamp> bounds;  // two or more, ascending, in whole seconds
+    SteadyTime deadline = SteadyTime::max();
+    std::stop_token stop;
+    Visibility visibility;
+  };
+  // What the runs had and did not use that ended in the periods from each of the bounds to the
+  // next: the rows of one period and name, or of one quarter of an hour, add up to exactly that.
+  // The time of a row is in its period. A store that keeps such sums need not read the runs for
+  // them, which this does. Errors as runs().
+  virtual Result<RunAnswer> sums(const SumRequest& request,
+                                 const std::function<void(const RunSumRow&)>& use);
 
   // Who coordinates which accounts, for Visibility::accounts: of each cluster the list that the
   // daemon brought last. kInvalidConfig: this store keeps none.

@@ -210,14 +210,16 @@ int sums(const Arguments& arguments, const UsagePlaces& places, Console& console
   const auto period = period_or_say(arguments, console);
   if (!period) return kExitUsage;
   const query::RunSums empty(*query::sum_by(arguments.by), *period);
-  const Searchable::RunRequest request{
+  const Searchable::RunRequest of_runs{
       .from = empty.first(), .until = period->until, .modules = arguments.by == "module"};
+  const Searchable::SumRequest of_all{.by = query::runs_by(empty.by()), .bounds = empty.bounds()};
   std::optional<query::RunSums> sums;
   const std::string user = name_of(arguments.user);
   const auto read = std::find_if(places.list.begin(), places.list.end(), [&](const auto& place) {
     sums.emplace(empty);  // without what a place said before it failed
-    return place->runs(request, [&](const JobRun& run) {
-      if (user.empty() || run.user == user) sums->add(run);
+    if (user.empty()) return place->sums(of_all, [&](const RunSumRow& row) { sums->add(row); });
+    return place->runs(of_runs, [&](const JobRun& run) {
+      if (run.user == user) sums->add(run);
     });
   });
   if (read == places.list.end()) return kExitUnavailable;

@@ -213,29 +213,26 @@ class Stores final : public UsageRecords {
 
   bool runs(const Searchable::RunRequest& request,
             const std::function<void(const JobRun&)>& use) override {
-    std::vector<query::Refusal> refused;
-    for (const query::Store& store : stores_) {
-      Searchable::RunRequest asked = request;
-      asked.stop = signal_.token();
-      Counter counter(console_, "runs");
-      bool any = false;
-      const auto problems = store.searchable->runs(asked, [&](const JobRun& run) {
-        any = true;
-        counter.add();
+    Searchable::RunRequest asked = request;
+    asked.stop = signal_.token();
+    return first_that([&](Searchable& store, const Counted& counted) {
+      return store.runs(asked, [&](const JobRun& run) {
+        counted(1);
         use(run);
       });
-      if (!problems) {
-        refused.push_back({store.name, problems.error()});
-        if (any) break;
-        continue;
-      }
-      say_problems(*problems);
-      if (asked.stop.stop_requested())
-        console_.err << "scriptorium: stopped; some jobs are missing\n";
-      return true;
-    }
-    if (!is_quiet_) say_refusals(refused, console_);
-    return false;
+    });
+  }
+
+  bool sums(const Searchable::SumRequest& request,
+            const std::function<void(const RunSumRow&)>& use) override {
+    Searchable::SumRequest asked = request;
+    asked.stop = signal_.token();
+    return first_that([&](Searchable& store, const Counted& counted) {
+      return store.sums(asked, [&](const RunSumRow& row) {
+        if (!row.name) counted(row.sum.jobs);
+        use(row);
+      });
+    });
   }
 
   std::optional<std::uint64_t> unfinished(Timestamp from, Timestamp until,
@@ -263,6 +260,31 @@ class Stores final : public UsageRecords {
   }
 
  private:
+  // Until a store answers; not behind one that failed when it had begun.
+  using Counted = std::function<void(std::uint64_t runs)>;
+  bool first_that(
+      const std::function<Result<Searchable::RunAnswer>(Searchable&, const Counted&)>& ask) {
+    std::vector<query::Refusal> refused;
+    for (const query::Store& store : stores_) {
+      Counter counter(console_, "runs");
+      bool any = false;
+      const auto answer = ask(*store.searchable, [&](std::uint64_t runs) {
+        any = true;
+        counter.add(runs);
+      });
+      if (!answer) {
+        refused.push_back({store.name, answer.error()});
+        if (any) break;
+        continue;
+      }
+      say_problems(answer->problems);
+      if (!answer->finished) console_.err << "scriptorium: stopped; some jobs are missing\n";
+      return true;
+    }
+    if (!is_quiet_) say_refusals(refused, console_);
+    return false;
+  }
+
   void say_problems(const std::vector<std::string>& problems) {
     for (const std::string& problem : problems)
       console_.err << "scriptorium: " << printable(problem, 1024) << "\n";

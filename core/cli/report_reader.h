@@ -42,6 +42,17 @@ class UsageRecords {
   // as above.
   virtual bool runs(const Searchable::RunRequest& request,
                     const std::function<void(const JobRun&)>& use) = 0;
+  // The rows of Searchable::sums(). False as above.
+  virtual bool sums(const Searchable::SumRequest& request,
+                    const std::function<void(const RunSumRow&)>& use) {
+    const Searchable::RunRequest of_runs{.from = request.bounds.front(),
+                                         .until = request.bounds.back(),
+                                         .modules = request.by == RunsBy::kModule};
+    return runs(of_runs, [&](const JobRun& run) {
+      if (run.ended_at >= of_runs.from && run.ended_at < of_runs.until)
+        for_each_row(request.by, run, use);
+    });
+  }
   // Jobs of `user`, of all users if that is empty, that were submitted at `from` or later and
   // before `until`, and of which no end is known. Nothing if that would take long here.
   virtual std::optional<std::uint64_t> unfinished(Timestamp /*from*/, Timestamp /*until*/,

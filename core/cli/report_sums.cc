@@ -71,7 +71,7 @@ std::string sums_text(const RunSums& sums, std::size_t limit, const Console& con
   for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = i + 1;
   TextTable table(std::move(head), std::move(numbers));
   const auto add = [&](const std::string& name, const RunSums::Row& row) {
-    const RunSums::Figures& sum = row.now;
+    const RunTotals& sum = row.now;
     std::vector<std::string> cells{printable(name), std::to_string(sum.jobs)};
     const auto add_part = [&](std::uint64_t unused, std::uint64_t had) {
       cells.push_back(query::hours_text(had));

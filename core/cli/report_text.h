@@ -16,7 +16,6 @@ namespace scriptorium::cli {
 
 // One run of a job, from the archive.
 using JobReport = query::UsageEvents;
-using query::FindingCounts;
 using query::frequent_text;
 using query::most_frequent;
 using query::owner_text;
@@ -34,7 +33,7 @@ struct ReportedJob {
   std::vector<std::string> findings;  // ids
 
   double waste() const noexcept {
-    return wasted_core_hours + query::kCoreHoursOfGpuHour * wasted_gpu_hours;
+    return wasted_core_hours + kCoreHoursOfGpuHour * wasted_gpu_hours;
   }
 };
 ReportedJob row_of(const nlohmann::ordered_json& usage_job);

@@ -26,24 +26,24 @@ void UserSummaries::add(const JobRun& run) {
   if (run.ended_at < period_.before || run.ended_at >= period_.until) return;
   ClusterFigures& cluster = clusters_[run.cluster];
   add_to(cluster, run);
-  if (run.ended_at >= period_.from) add_run(cluster.accounts[run.account.value_or("")], run);
+  if (run.ended_at >= period_.from) cluster.accounts[run.account.value_or("")].add(run);
   if (!run.verified || run.user.value_or("").empty()) return;
   add_to(people_[{run.cluster, *run.user}], run);
   if (run.account.value_or("").empty()) return;
   AccountFigures& account = accounts_[{run.cluster, *run.account}];
   add_to(account, run);
-  if (run.ended_at >= period_.from) add_run(account.users[*run.user], run);
+  if (run.ended_at >= period_.from) account.users[*run.user].add(run);
 }
 
 void UserSummaries::add_to(Figures& figures, const JobRun& run) const {
-  if (run.ended_at < period_.from) return add_run(figures.before, run);
-  add_run(figures.now, run);
+  if (run.ended_at < period_.from) return figures.before.add(run);
+  figures.now.add(run);
   if (!run.unused_core_seconds && !run.unused_gpu_seconds) ++figures.unmeasured;
   mail::Sum alone;
-  add_run(alone, run);
+  alone.add(run);
   for (const std::string& id : run.findings) {
     Finding& finding = figures.findings[id];
-    add_run(finding.sum, run);
+    finding.sum.add(run);
     if (alone.wasted_core_hours() <= finding.most) continue;
     finding.most = alone.wasted_core_hours();
     finding.example = run.key;

@@ -3,12 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <memory>
 #include <nlohmann/json.hpp>
-#include <thread>
 #include <utility>
 
-#include "core/base/guarded.h"
 #include "core/base/text.h"
 #include "core/query/calendar.h"
 #include "core/query/job_text.h"
@@ -36,85 +33,64 @@ constexpr double kFullBar = 1'000;  // of a picture's height
 
 // ---- reading
 
-double waste_of(const JobRun& run) {
-  Sum sum;
-  query::add_run(sum, run);
-  return sum.wasted_core_hours();
+void add_problems(Report& report, const std::vector<std::string>& problems) {
+  for (const std::string& problem : problems) {
+    if (std::find(report.problems.begin(), report.problems.end(), problem) == report.problems.end())
+      report.problems.push_back(problem);
+  }
 }
 
-// Takes the runs as they are read, and keeps what a page shows of them.
-class ReportReader {
- public:
-  ReportReader(const ReportQuestion& question, bool with_jobs)
-      : report_{.sums = {question.by, question.period}, .days = {}, .wasteful = {}, .problems = {}},
-        with_jobs_(with_jobs) {}
+void add_unfinished(query::RunSums& sums, const query::Store& store, const std::stop_token& stop,
+                    SteadyTime deadline) {
+  const Timestamp from = sums.period().from.value_or(Timestamp{});
+  const auto count = [&](Timestamp begin, Timestamp end) {
+    return query::unfinished_jobs({store}, begin, end, "", stop, deadline).value_or(0);
+  };
+  sums.add_unfinished(count(from, sums.period().until),
+                      sums.has_trend() ? count(sums.first(), from) : 0);
+}
 
-  void add(const JobRun& run) {
-    report_.sums.add(run);
-    const query::SumPeriod& period = report_.sums.period();
-    const bool is_before = period.from && run.ended_at < *period.from;
-    if (!with_jobs_ || is_before || run.ended_at >= period.until) return;
-    query::add_run(report_.days[query::day_of(run.ended_at, period.zone)], run);
-    const double waste = waste_of(run);
-    if (waste <= least_) return;
-    const auto place =
-        std::upper_bound(report_.wasteful.begin(), report_.wasteful.end(), waste,
-                         [](double value, const JobRun& other) { return value > waste_of(other); });
-    report_.wasteful.insert(place, run);
-    if (report_.wasteful.size() < kMostJobs) return;
-    report_.wasteful.resize(kMostJobs);
-    least_ = waste_of(report_.wasteful.back());
+// Nothing if the deadline came first.
+Result<std::optional<Report>> read_from(const query::Store& store, const ReportQuestion& question,
+                                        ReportParts parts, const std::stop_token& stop,
+                                        SteadyTime deadline) {
+  Report report{.sums = {question.by, question.period}, .days = {}, .wasteful = {}, .problems = {}};
+  const query::SumPeriod& period = report.sums.period();
+  const auto read =
+      store.searchable->sums({.by = query::runs_by(question.by),
+                              .bounds = report.sums.bounds(),
+                              .deadline = deadline,
+                              .stop = stop,
+                              .visibility = {}},
+                             [&](const RunSumRow& row) {
+                               report.sums.add(row);
+                               if (!row.name && row.time >= period.from.value_or(row.time))
+                                 report.days[query::day_of(row.time, period.zone)] += row.sum;
+                             });
+  if (!read) return read.error();
+  add_problems(report, read->problems);
+  bool finished = read->finished;
+  if (parts.wasteful && finished) {
+    const auto jobs =
+        store.searchable->runs({.from = period.from.value_or(report.sums.first()),
+                                .until = period.until,
+                                .origin = true,
+                                .with_event = [](const JobRun& /*run*/) { return true; },
+                                .most_wasteful = kMostJobs,
+                                .deadline = deadline,
+                                .stop = stop,
+                                .visibility = {}},
+                               [&](const JobRun& run) {
+                                 if (run.event != nullptr) report.wasteful.push_back(run);
+                               });
+    // A store without them has only sums to show.
+    if (jobs) add_problems(report, jobs->problems);
+    finished = !jobs || jobs->finished;
   }
-
-  // Their events say which jobs they are. Each is asked for by the second in which it ended, since
-  // events are slow to read.
-  void read_jobs(const query::Store& store, const std::stop_token& stop) {
-    for (JobRun& run : report_.wasteful) {
-      const Searchable::RunRequest request{.from = run.ended_at,
-                                           .until = {run.ended_at.nanoseconds + kSecond},
-                                           .origin = true,
-                                           .with_event =
-                                               [&](const JobRun& other) {
-                                                 return other.key == run.key &&
-                                                        other.cluster == run.cluster;
-                                               },
-                                           .stop = stop};
-      std::shared_ptr<const Event> event;
-      const auto problems = store.searchable->runs(request, [&](const JobRun& other) {
-        if (other.event != nullptr) event = other.event;
-      });
-      if (problems) add_problems(*problems);
-      run.event = std::move(event);
-    }
-    std::erase_if(report_.wasteful, [](const JobRun& run) { return run.event == nullptr; });
-  }
-
-  void add_unfinished(const query::Store& store, const std::stop_token& stop, SteadyTime deadline) {
-    const RunSums& sums = report_.sums;
-    const Timestamp from = sums.period().from.value_or(Timestamp{});
-    const auto count = [&](Timestamp begin, Timestamp end) {
-      return query::unfinished_jobs({store}, begin, end, "", stop, deadline).value_or(0);
-    };
-    report_.sums.add_unfinished(count(from, sums.period().until),
-                                sums.has_trend() ? count(sums.first(), from) : 0);
-  }
-
-  void add_problems(const std::vector<std::string>& problems) {
-    for (const std::string& problem : problems) {
-      if (std::find(report_.problems.begin(), report_.problems.end(), problem) ==
-          report_.problems.end())
-        report_.problems.push_back(problem);
-    }
-  }
-
-  const Report& report() const noexcept { return report_; }
-  Report take() { return std::move(report_); }
-
- private:
-  Report report_;
-  const bool with_jobs_;
-  double least_ = 0;  // wasted by a run that is not kept
-};
+  if (parts.unfinished && finished) add_unfinished(report.sums, store, stop, deadline);
+  if (!finished || std::chrono::steady_clock::now() >= deadline) return std::optional<Report>();
+  return std::optional(std::move(report));
+}
 
 // ---- what a row leads to
 
@@ -188,7 +164,7 @@ void set_hours(Values& values, const std::string& prefix, std::uint64_t had,
 // `search`: for the jobs of the row.
 Values row_values(const RunSums& sums, const std::string& name, const RunSums::Row& row,
                   const std::optional<Query>& search) {
-  const RunSums::Figures& sum = row.now;
+  const RunTotals& sum = row.now;
   const bool is_measured = name != query::kWithoutUse;
   const auto measured = [&](std::uint64_t unused) {
     return is_measured ? std::optional(unused) : std::nullopt;
@@ -365,32 +341,15 @@ ReportQuestion report_question(const Target& target, bool sees_others, Timestamp
 ReportAnswer read_report(const ReportQuestion& question, const std::vector<query::Store>& stores,
                          ReportParts parts, const std::stop_token& stop, SteadyTime deadline) {
   deadline = std::min(deadline, std::chrono::steady_clock::now() + kMostTime);
-  std::stop_source ended;
-  const std::stop_callback on_stop(stop, [&] { ended.request_stop(); });
-  Guarded<bool> is_done;
-  const std::jthread timer([&](const std::stop_token& done) noexcept {
-    is_done.wait_until(done, deadline, [](bool value) { return value; });
-    if (!done.stop_requested()) ended.request_stop();
-  });
   ReportAnswer answer;
   for (const query::Store& store : stores) {
-    ReportReader reader(question, parts.wasteful);
-    const Searchable::RunRequest request{.from = reader.report().sums.first(),
-                                         .until = question.period.until,
-                                         .modules = question.by == SumBy::kModule,
-                                         .origin = parts.wasteful,
-                                         .stop = ended.get_token()};
-    const auto problems =
-        store.searchable->runs(request, [&](const JobRun& run) { reader.add(run); });
-    if (!problems) {
-      answer.refused.push_back({store.name, problems.error()});
+    auto report = read_from(store, question, parts, stop, deadline);
+    if (!report) {
+      answer.refused.push_back({store.name, report.error()});
       continue;
     }
-    reader.add_problems(*problems);
-    if (parts.unfinished) reader.add_unfinished(store, ended.get_token(), deadline);
-    reader.read_jobs(store, ended.get_token());
-    answer.is_late = ended.stop_requested();
-    if (!answer.is_late) answer.report.emplace(reader.take());
+    answer.is_late = !*report;
+    if (*report) answer.report.emplace(**std::move(report));
     return answer;
   }
   return answer;

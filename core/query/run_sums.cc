@@ -4,7 +4,6 @@
 #include <array>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "core/base/text.h"
 #include "core/query/calendar.h"
@@ -16,7 +15,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kTotal = "total";
-constexpr std::uint64_t kWhole = 10'000;  // JobRun::Program::share
 
 // In the order of SumBy.
 constexpr std::array kWords{"user",   "account", "partition", "program",
@@ -35,6 +33,12 @@ std::string word_of(SumBy by) { return kWords.at(static_cast<std::size_t>(by)); 
 std::vector<std::string> sum_by_words() { return {kWords.begin(), kWords.end()}; }
 
 bool is_in_time(SumBy by) noexcept { return by == SumBy::kWeek || by == SumBy::kMonth; }
+
+std::optional<RunsBy> runs_by(SumBy by) noexcept {
+  static_assert(static_cast<int>(SumBy::kNode) == static_cast<int>(RunsBy::kNode));
+  if (is_in_time(by)) return std::nullopt;
+  return static_cast<RunsBy>(by);
+}
 
 Result<SumPeriod> sum_period(const std::string& since, const std::string& until,
                              const Moment& moment) {
@@ -81,12 +85,6 @@ std::string frequent_text(const FindingCounts& counts) {
   return text;
 }
 
-void RunSums::Figures::add(const JobRun& run, std::uint64_t begin, std::uint64_t end,
-                           std::uint64_t of) {
-  add_run(*this, run, begin, end, of);
-  for (const std::string& finding : run.findings) ++findings[finding];
-}
-
 std::string RunSums::Row::trend() const {
   return trend_text(now.wasted_core_hours(), before.wasted_core_hours());
 }
@@ -99,50 +97,25 @@ Timestamp RunSums::first() const noexcept {
   return Timestamp{std::max(before, std::numeric_limits<std::int64_t>::min() / kSecond) * kSecond};
 }
 
+std::vector<Timestamp> RunSums::bounds() const {
+  if (has_trend()) return {first(), *period_.from, period_.until};
+  return {first(), period_.until};
+}
+
+void RunSums::add(const RunSumRow& row) {
+  const auto sum = period_.from && row.time < *period_.from ? &Row::before : &Row::now;
+  const auto add_to = [&](Row& into) { (into.*sum) += row.sum; };
+  if (row.name) return add_to(rows_[std::string(*row.name)]);
+  add_to(total_);
+  if (!row.is_measured) return add_to(without_use_);
+  if (!is_in_time(by_)) return;
+  const CalendarUnit unit = by_ == SumBy::kWeek ? CalendarUnit::kWeek : CalendarUnit::kMonth;
+  add_to(rows_[calendar_text(unit, first_day(unit, day_of(row.time, period_.zone)))]);
+}
+
 void RunSums::add(const JobRun& run) {
   if (run.ended_at >= period_.until || run.ended_at < first()) return;
-  const auto sum = period_.from && run.ended_at < *period_.from ? &Row::before : &Row::now;
-  (total_.*sum).add(run, 0, 1, 1);
-  const bool measured = run.unused_core_seconds || run.unused_gpu_seconds;
-  if (!measured) return (without_use_.*sum).add(run, 0, 1, 1);
-  const auto add_whole = [&](const std::string& name) { (rows_[name].*sum).add(run, 0, 1, 1); };
-  const auto unit_text = [&](CalendarUnit unit) {
-    return calendar_text(unit, first_day(unit, day_of(run.ended_at, period_.zone)));
-  };
-  switch (by_) {
-    case SumBy::kUser:
-      return add_whole(run.user.value_or("(unknown)") + (run.verified ? "" : " (unverified)"));
-    case SumBy::kAccount: return add_whole(run.account.value_or("(unknown)"));
-    case SumBy::kPartition: return add_whole(run.partition.value_or("(unknown)"));
-    case SumBy::kModule:
-      for (const std::string& module : std::set(run.modules.begin(), run.modules.end()))
-        add_whole(module);
-      if (run.modules.empty()) add_whole("(none)");
-      return;
-    case SumBy::kProgram: {
-      std::map<std::string, std::uint64_t> shares;
-      std::uint64_t known = 0;
-      for (const JobRun::Program& program : run.programs) {
-        const std::uint64_t share = std::min<std::uint64_t>(program.share, kWhole - known);
-        shares[program.name] += share;
-        known += share;
-      }
-      if (shares.empty()) shares["(unknown)"] = kWhole;
-      std::uint64_t place = 0;
-      for (const auto& [name, share] : shares) {
-        (rows_[name].*sum).add(run, place, place + share, kWhole);
-        place += share;
-      }
-      return;
-    }
-    case SumBy::kNode:
-      for (std::size_t i = 0; i < run.nodes.size(); ++i)
-        (rows_[run.nodes[i]].*sum).add(run, i, i + 1, run.nodes.size());
-      if (run.nodes.empty()) add_whole("(unknown)");
-      return;
-    case SumBy::kWeek: return add_whole(unit_text(CalendarUnit::kWeek));
-    case SumBy::kMonth: return add_whole(unit_text(CalendarUnit::kMonth));
-  }
+  for_each_row(runs_by(by_), run, [&](const RunSumRow& row) { add(row); });
 }
 
 void RunSums::add_unfinished(std::uint64_t now, std::uint64_t before) {
@@ -180,7 +153,7 @@ std::string RunSums::csv() const {
   std::string text = query::csv_line(head);
   const auto add = [&](const std::string& name, const Row& row) {
     std::vector<std::string> cells{name};
-    const auto add_sum = [&](const Figures& sum) {
+    const auto add_sum = [&](const RunTotals& sum) {
       for (const std::uint64_t figure : {sum.jobs, sum.core_seconds, sum.unused_core_seconds,
                                          sum.gpu_seconds, sum.unused_gpu_seconds})
         cells.push_back(std::to_string(figure));
@@ -199,7 +172,7 @@ std::string RunSums::csv() const {
 }
 
 Json RunSums::json_of(const Row& row) const {
-  const auto put = [](Json& into, const Figures& sum) {
+  const auto put = [](Json& into, const RunTotals& sum) {
     into["jobs"] = sum.jobs;
     into["core_seconds"] = sum.core_seconds;
     into["wasted_core_seconds"] = sum.unused_core_seconds;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/api/query.h"
+#include "core/api/run_sum.h"
 #include "core/base/result.h"
 #include "core/base/time.h"
 #include "core/query/sum.h"
@@ -34,6 +35,8 @@ std::string word_of(SumBy by);
 std::vector<std::string> sum_by_words();
 // Whether the rows are one after the other in time, and not beside each other.
 bool is_in_time(SumBy by) noexcept;
+// What a store is asked for: nothing for those in time.
+std::optional<RunsBy> runs_by(SumBy by) noexcept;
 
 // The runs that are summed: those that ended at `from` or later and before `until`, and for the
 // trend those of as long a time before `from`.
@@ -47,8 +50,6 @@ struct SumPeriod {
 Result<SumPeriod> sum_period(const std::string& since, const std::string& until,
                              const Moment& moment);
 
-// In how many jobs each finding occurs.
-using FindingCounts = std::map<std::string, std::uint64_t>;
 std::vector<std::pair<std::string, std::uint64_t>> most_frequent(const FindingCounts& counts);
 std::string frequent_text(
     const FindingCounts& counts);  // "cpu_low (5) mem_over (1)", at most three
@@ -58,21 +59,14 @@ inline constexpr const char* kWithoutUse = "(no usage)";
 
 // What many runs had and did not use, a row for each user, account, ... of one period. Pure.
 // Sums are whole seconds, so the rows of a user, an account, a partition, a node, a week or a month
-// add up to the total exactly. A run counts in full in the row of each of its modules, by its share
-// of the CPU time in that of a program, and by equal parts in those of its nodes. A run whose use
-// was not measured is in a row of its own.
+// add up to the total exactly. How a run counts for several names: for_each_share(). Runs whose use
+// was not measured are in a row of their own.
 // Memory: grows with the rows, not with the runs.
 class RunSums {
  public:
-  struct Figures : Sum {
-    FindingCounts findings;
-
-    // As add_run(), and the run's findings.
-    void add(const JobRun& run, std::uint64_t begin, std::uint64_t end, std::uint64_t of);
-  };
   struct Row {
-    Figures now;
-    Figures before;  // of as long a time before the period; nothing without a trend
+    RunTotals now;
+    RunTotals before;  // of as long a time before the period; nothing without a trend
 
     std::string trend() const;  // of what was wasted
   };
@@ -86,7 +80,10 @@ class RunSums {
   // The earliest end of a run that counts.
   Timestamp first() const noexcept;
 
+  // The rows that a store gives for bounds(), or those of single runs.
+  void add(const RunSumRow& row);
   void add(const JobRun& run);
+  std::vector<Timestamp> bounds() const;
   // Jobs that were submitted in the period, or in the one before, of which no end is known.
   void add_unfinished(std::uint64_t now, std::uint64_t before);
 

@@ -5,45 +5,6 @@
 #include <cstdio>
 
 namespace scriptorium::query {
-namespace {
-
-double hours_of(std::uint64_t core_seconds, std::uint64_t gpu_seconds) {
-  return (static_cast<double>(core_seconds) +
-          kCoreHoursOfGpuHour * static_cast<double>(gpu_seconds)) /
-         3600;
-}
-
-}  // namespace
-
-Sum& Sum::operator+=(const Sum& other) noexcept {
-  jobs += other.jobs;
-  core_seconds += other.core_seconds;
-  unused_core_seconds += other.unused_core_seconds;
-  gpu_seconds += other.gpu_seconds;
-  unused_gpu_seconds += other.unused_gpu_seconds;
-  return *this;
-}
-
-double Sum::core_hours() const noexcept { return hours_of(core_seconds, gpu_seconds); }
-double Sum::wasted_core_hours() const noexcept {
-  return hours_of(unused_core_seconds, unused_gpu_seconds);
-}
-
-// Cut at the same places for every run, so that all parts of one add up to it.
-void add_run(Sum& into, const JobRun& run, std::uint64_t begin, std::uint64_t end,
-             std::uint64_t of) {
-  const auto part = [&](std::uint64_t seconds) {
-    const auto until = [&](std::uint64_t place) {
-      return seconds / of * place + seconds % of * place / of;
-    };
-    return until(end) - until(begin);
-  };
-  ++into.jobs;
-  into.core_seconds += part(run.core_seconds);
-  into.gpu_seconds += part(run.gpu_seconds);
-  into.unused_core_seconds += part(run.unused_core_seconds.value_or(0));
-  into.unused_gpu_seconds += part(run.unused_gpu_seconds.value_or(0));
-}
 
 std::string format_tenths(double value) {
   std::array<char, 64> text{};

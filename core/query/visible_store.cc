@@ -21,14 +21,22 @@ Result<std::vector<JobRow>> VisibleStore::family(std::uint64_t family,
   return store_.family(family, visibility_, before, limit);
 }
 
-Result<std::vector<std::string>> VisibleStore::runs(const RunRequest& request,
-                                                    const std::function<void(const JobRun&)>& use) {
+Result<Searchable::RunAnswer> VisibleStore::runs(const RunRequest& request,
+                                                 const std::function<void(const JobRun&)>& use) {
   RunRequest own = request;
   own.visibility = visibility_;
   // A store behind the query service gives all that its caller may see.
   return store_.runs(own, [&](const JobRun& run) {
     if (is_visible(run, visibility_)) use(run);
   });
+}
+
+Result<Searchable::RunAnswer> VisibleStore::sums(const SumRequest& request,
+                                                 const std::function<void(const RunSumRow&)>& use) {
+  SumRequest own = request;
+  own.visibility = visibility_;
+  // Of the sums nothing can be left out any more, so those of a part are made from its runs.
+  return visibility_.all ? store_.sums(own, use) : Searchable::sums(own, use);
 }
 
 }  // namespace scriptorium::query

@@ -23,8 +23,10 @@ class VisibleStore final : public Searchable {
                                   std::size_t limit) override;
   Result<std::vector<JobRow>> family(std::uint64_t family, const Visibility& visibility,
                                      std::optional<Timestamp> before, std::size_t limit) override;
-  Result<std::vector<std::string>> runs(const RunRequest& request,
-                                        const std::function<void(const JobRun&)>& use) override;
+  Result<RunAnswer> runs(const RunRequest& request,
+                         const std::function<void(const JobRun&)>& use) override;
+  Result<RunAnswer> sums(const SumRequest& request,
+                         const std::function<void(const RunSumRow&)>& use) override;
 
  private:
   Searchable& store_;

@@ -54,10 +54,18 @@ class Answering {
       case Ask::Call::kFamily: return family();
       case Ask::Call::kRuns: break;
     }
-    return runs();
+    return ask_.runs.most_wasteful > 0 ? wasteful_runs() : runs();
   }
 
  private:
+  // The service's own, or the client's.
+  SteadyTime deadline() const {
+    if (!ask_.seconds) return context_.deadline;
+    const std::chrono::duration<double> left(*ask_.seconds > 0 ? std::min(*ask_.seconds, 1e6) : 0);
+    return std::min(context_.deadline, std::chrono::steady_clock::now() +
+                                           std::chrono::duration_cast<SteadyTime::duration>(left));
+  }
+
   Result<Reply> search() {
     Searchable::Request request = ask_.search;
     if (request.facets.size() > kQueryFieldCount)
@@ -67,14 +75,7 @@ class Answering {
     request.context_lines = std::min(request.context_lines, kMostLines);
     request.facet_values = std::min(request.facet_values, kMostFacetValues);
     request.stop = context_.stop;
-    request.deadline = context_.deadline;
-    if (ask_.seconds) {
-      const std::chrono::duration<double> left(*ask_.seconds > 0 ? std::min(*ask_.seconds, 1e6)
-                                                                 : 0);
-      request.deadline =
-          std::min(request.deadline, std::chrono::steady_clock::now() +
-                                         std::chrono::duration_cast<SteadyTime::duration>(left));
-    }
+    request.deadline = deadline();
     auto found = store_.search(request);
     if (!found) return found.error();
     auto hits = std::exchange(found->hits, {});
@@ -107,10 +108,30 @@ class Answering {
     return Reply{.kind = Reply::Kind::kEnd};
   }
 
+  // Few, so that they may have their events.
+  Result<Reply> wasteful_runs() {
+    Searchable::RunRequest request = ask_.runs;
+    request.most_wasteful = std::min(request.most_wasteful, kMostWastefulRuns);
+    request.origin = true;
+    request.with_event = [](const JobRun& /*run*/) { return true; };
+    request.deadline = deadline();
+    request.stop = context_.stop;
+    std::vector<JobRun> found;
+    auto read = store_.runs(request, [&](const JobRun& run) { found.push_back(run); });
+    if (!read) return read.error();
+    const auto id_of = [](const JobRun& run) { return run.event ? run.event->id : ""; };
+    if (auto kept = record(found, id_of); !kept) return kept.error();
+    if (auto sent = send(std::move(found), &Reply::runs, 1); !sent) return sent.error();
+    return Reply{.kind = Reply::Kind::kEnd,
+                 .answer = {.finished = read->finished},
+                 .problems = std::move(read->problems)};
+  }
+
   // The runs may be too many to wait for the last one, so they are recorded without their number.
   Result<Reply> runs() {
     if (auto kept = context_.record(fields()); !kept) return not_recorded(kept.error());
     Searchable::RunRequest request = ask_.runs;
+    request.deadline = deadline();
     std::stop_source stop;
     const std::stop_callback on_stop(context_.stop, [&] { stop.request_stop(); });
     request.stop = stop.get_token();
@@ -121,17 +142,20 @@ class Answering {
       if (!sent) stop.request_stop();
       batch.runs.clear();
     };
-    auto problems = store_.runs(request, [&](const JobRun& run) {
+    auto read = store_.runs(request, [&](const JobRun& run) {
       if (!sent) return;
       batch.runs.push_back(run);
       if (batch.runs.size() >= kRunsOfMessage) flush();
     });
-    if (!problems) return problems.error();
+    if (!read) return read.error();
     if (sent) flush();
     if (!sent) return sent.error();
-    if (context_.stop.stop_requested())
+    if (context_.stop.stop_requested() ||
+        (!read->finished && request.deadline == context_.deadline))
       return Error{ErrorKind::kTransient, "this takes longer than the query service allows"};
-    return Reply{.kind = Reply::Kind::kEnd, .problems = *std::move(problems)};
+    return Reply{.kind = Reply::Kind::kEnd,
+                 .answer = {.finished = read->finished},
+                 .problems = std::move(read->problems)};
   }
 
   static void leave_out_what_is_too_large(Searchable::Record& record) {

@@ -109,6 +109,7 @@ void fields(auto& f, Is<JobRun> auto& r) {
   f("modules", r.modules);
   f("cluster", r.cluster);
   f("key", r.key);
+  f("event", r.event);
 }
 
 void fields(auto& f, Is<Searchable::Request> auto& r) {
@@ -134,6 +135,7 @@ void fields(auto& f, Is<Searchable::RunRequest> auto& r) {
   f("until", r.until);
   f("modules", r.modules);
   f("origin", r.origin);
+  f("most_wasteful", r.most_wasteful);
 }
 
 void fields(auto& f, Is<Ask> auto& a) {

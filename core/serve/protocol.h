@@ -21,7 +21,7 @@
 namespace scriptorium::serve {
 
 // Raised with each change that an older peer would misread.
-inline constexpr std::uint32_t kProtocol = 1;
+inline constexpr std::uint32_t kProtocol = 2;
 inline constexpr std::size_t kMostAskBytes = std::size_t{64} << 10;  // of the one frame of an Ask
 inline constexpr std::size_t kMostFrameBytes = std::size_t{1} << 20;
 inline constexpr std::size_t kMostMessageBytes = std::size_t{64} << 20;
@@ -32,6 +32,7 @@ inline constexpr std::size_t kMostAnswerBytes = std::size_t{256} << 20;
 inline constexpr std::size_t kMostHits = 1'000;
 inline constexpr std::size_t kMostRows = 1'000;
 inline constexpr std::size_t kMostRecords = 100;
+inline constexpr std::size_t kMostWastefulRuns = 100;
 
 // A call of Searchable. Only the members of its kind are used.
 struct Ask {
@@ -40,12 +41,12 @@ struct Ask {
   std::string store;  // the sink's name
   // kSearch; without deadline, stop, visibility and progress, which are not sent.
   Searchable::Request search;
-  std::optional<double> seconds;  // kSearch: until the client's deadline; absent: it has none
+  std::optional<double> seconds;  // kSearch, kRuns: until the client's deadline; absent: none
   Searchable::Selector selector;  // kGet
   std::uint64_t family = 0;       // kFamily
   std::optional<Timestamp> before;
   std::size_t limit = 0;        // kGet, kFamily
-  Searchable::RunRequest runs;  // kRuns; without with_event, stop and visibility
+  Searchable::RunRequest runs;  // kRuns; only what is sent
 };
 
 // A message of the service.
@@ -57,8 +58,8 @@ struct Reply {
   std::vector<Searchable::Hit> hits;
   std::vector<Searchable::Record> records;
   std::vector<JobRow> rows;
-  std::vector<JobRun> runs;                 // without events
-  Searchable::Answer answer;                // kEnd of kSearch; without hits
+  std::vector<JobRun> runs;                 // with events only where most_wasteful is set
+  Searchable::Answer answer;                // kEnd of kSearch: without hits; of kRuns: `finished`
   std::vector<std::string> problems;        // kEnd of kRuns
   ErrorKind error = ErrorKind::kTransient;  // kError
   std::string message;                      // kError

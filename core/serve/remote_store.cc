@@ -119,6 +119,12 @@ Result<Reply> ask_service(const std::string& socket, const Ask& ask, const std::
   }
 }
 
+std::optional<double> seconds_until(SteadyTime deadline) {
+  if (deadline == SteadyTime::max()) return std::nullopt;
+  const std::chrono::duration<double> left = deadline - std::chrono::steady_clock::now();
+  return std::max(0.0, left.count());
+}
+
 template <typename Item>
 void append(std::vector<Item>& to, std::vector<Item>& from) {
   to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
@@ -133,11 +139,10 @@ Result<void> RemoteStore::probe(const std::string& socket) {
 }
 
 Result<Searchable::Answer> RemoteStore::search(const Request& request) {
-  Ask ask{.call = Ask::Call::kSearch, .store = store_, .search = request};
-  if (request.deadline != SteadyTime::max()) {
-    const std::chrono::duration<double> left = request.deadline - std::chrono::steady_clock::now();
-    ask.seconds = std::max(0.0, left.count());
-  }
+  const Ask ask{.call = Ask::Call::kSearch,
+                .store = store_,
+                .search = request,
+                .seconds = seconds_until(request.deadline)};
   std::vector<Hit> hits;
   auto reply =
       ask_service(socket_, ask, request.stop, [&](Reply& items) { append(hits, items.hits); });
@@ -176,17 +181,23 @@ Result<std::vector<JobRow>> RemoteStore::family(std::uint64_t family,
   return rows;
 }
 
-Result<std::vector<std::string>> RemoteStore::runs(const RunRequest& request,
-                                                   const std::function<void(const JobRun&)>& use) {
-  if (request.with_event)
+Result<Searchable::RunAnswer> RemoteStore::runs(const RunRequest& request,
+                                                const std::function<void(const JobRun&)>& use) {
+  if (request.with_event && request.most_wasteful == 0)
     return Error{ErrorKind::kInvalidConfig, "the query service does not give the events of runs"};
-  const Ask ask{.call = Ask::Call::kRuns, .store = store_, .runs = request};
+  const Ask ask{.call = Ask::Call::kRuns,
+                .store = store_,
+                .seconds = seconds_until(request.deadline),
+                .runs = request};
   auto reply = ask_service(socket_, ask, request.stop, [&](Reply& items) {
-    for (const JobRun& run : items.runs) use(run);
+    for (JobRun& run : items.runs) {
+      if (request.with_event && !request.with_event(run)) run.event = nullptr;
+      use(run);
+    }
   });
-  if (request.stop.stop_requested()) return std::vector<std::string>{};
+  if (request.stop.stop_requested()) return RunAnswer{.finished = false};
   if (!reply) return reply.error();
-  return std::move(reply->problems);
+  return RunAnswer{.finished = reply->answer.finished, .problems = std::move(reply->problems)};
 }
 
 }  // namespace scriptorium::serve

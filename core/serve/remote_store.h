@@ -31,8 +31,8 @@ class RemoteStore final : public Searchable {
   Result<std::vector<JobRow>> family(std::uint64_t family, const Visibility& visibility,
                                      std::optional<Timestamp> before, std::size_t limit) override;
   // kInvalidConfig for a request with_event.
-  Result<std::vector<std::string>> runs(const RunRequest& request,
-                                        const std::function<void(const JobRun&)>& use) override;
+  Result<RunAnswer> runs(const RunRequest& request,
+                         const std::function<void(const JobRun&)>& use) override;
 
  private:
   const std::string socket_;

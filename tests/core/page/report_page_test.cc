@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -54,33 +55,41 @@ class RunStore final : public Searchable {
                                          .asked_at = system_clock().now(),
                                          .accounts = {{.account = "chem", .users = {"prof"}}}}};
   }
-  Result<std::vector<std::string>> runs(const RunRequest& request,
-                                        const std::function<void(const JobRun&)>& use) override {
+  Result<RunAnswer> runs(const RunRequest& request,
+                         const std::function<void(const JobRun&)>& use) override {
     if (problem) return *problem;
     ++calls;
-    if (waits_for_stop) {
+    if (waits_for_deadline) {
       std::mutex mutex;
       std::condition_variable_any stopped;
       std::unique_lock lock(mutex);
-      stopped.wait(lock, request.stop, [] { return false; });
+      stopped.wait_until(lock, request.stop, request.deadline, [] { return false; });
+      return RunAnswer{.finished = false};
     }
-    for (JobRun run : all) {
-      if (run.ended_at < request.from || run.ended_at >= request.until ||
-          (!gives_all && !is_visible(run, request.visibility)))
-        continue;
+    std::vector<JobRun> runs = all;
+    std::erase_if(runs, [&](const JobRun& run) {
+      return run.ended_at < request.from || run.ended_at >= request.until ||
+             (!gives_all && !is_visible(run, request.visibility)) ||
+             (request.most_wasteful > 0 && wasted_core_seconds(run) == 0);
+    });
+    if (request.most_wasteful > 0) {
+      std::ranges::stable_sort(runs, std::greater{}, wasted_core_seconds);
+      runs.resize(std::min(runs.size(), request.most_wasteful));
+    }
+    for (JobRun& run : runs) {
       const bool is_asked = request.with_event && request.with_event(run);
       events_read += is_asked ? 1 : 0;
       if (!is_asked) run.event = nullptr;
       use(run);
     }
-    return problems;
+    return RunAnswer{.problems = problems};
   }
 
   std::vector<JobRun> all;
   std::uint64_t unfinished = 0;
   std::optional<Error> problem;
   std::vector<std::string> problems;
-  bool waits_for_stop = false;
+  bool waits_for_deadline = false;
   bool gives_all = false;  // as a store behind the query service may
   int calls = 0;
   int events_read = 0;
@@ -331,7 +340,7 @@ TEST_F(Reports, NamesCannotLeaveTheirPlace) {
 
 TEST_F(Reports, WhatIsLateHasNoFigures) {
   store_.all = {run_of("alice", "1", "2026-11-21T00:00:00Z", 20, 5)};
-  store_.waits_for_stop = true;
+  store_.waits_for_deadline = true;
   deadline_ = std::chrono::steady_clock::now();
   const Response page = get(std::string("/reports?") + kPeriod);
   EXPECT_EQ(page.status, 200U);

@@ -124,10 +124,10 @@ class AskedStore final : public Searchable {
     asked = visibility;
     return std::vector<JobRow>{};
   }
-  Result<std::vector<std::string>> runs(const RunRequest& request,
-                                        const std::function<void(const JobRun&)>&) override {
+  Result<RunAnswer> runs(const RunRequest& request,
+                         const std::function<void(const JobRun&)>&) override {
     asked = request.visibility;
-    return std::vector<std::string>{};
+    return RunAnswer{};
   }
   std::optional<Visibility> asked;
 };

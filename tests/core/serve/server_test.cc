@@ -91,9 +91,23 @@ class HeldStore final : public Searchable {
     std::erase_if(rows, [&](const JobRow& job) { return !is_visible(job, visibility); });
     return rows;
   }
-  Result<std::vector<std::string>> runs(const RunRequest& request,
-                                        const std::function<void(const JobRun&)>& use) override {
+  Result<RunAnswer> runs(const RunRequest& request,
+                         const std::function<void(const JobRun&)>& use) override {
     JobRun run = test::run();
+    if (request.most_wasteful > 0) {
+      for (const JobRow& job : jobs_) {
+        run.user = job.user;
+        run.uid = job.uid;
+        run.key = job.id;
+        Event event;
+        event.id = job.event_id;
+        run.event = request.origin && request.with_event && request.with_event(run)
+                        ? std::make_shared<const Event>(std::move(event))
+                        : nullptr;
+        if (is_visible(run, request.visibility)) use(run);
+      }
+      return RunAnswer{.finished = request.most_wasteful < 100, .problems = {}};
+    }
     for (std::uint64_t i = 0; i < runs_of_each && !request.stop.stop_requested(); ++i) {
       for (const JobRow& job : jobs_) {
         run.user = job.user;
@@ -103,7 +117,7 @@ class HeldStore final : public Searchable {
       }
     }
     state_.with_notify([](State& s) { ++s.ended; });
-    return std::vector<std::string>{"a problem"};
+    return RunAnswer{.problems = {"a problem"}};
   }
 
   void release() {
@@ -259,8 +273,26 @@ TEST_F(ServerTest, EachCallShowsAUserTheOwnJobsAndNoOthersWhateverIsAskedFor) {
     EXPECT_EQ(run.uid, std::to_string(kAlice));
     EXPECT_EQ(run.core_seconds, runs++);
   });
-  EXPECT_THAT(*problems, ElementsAre("a problem"));
+  EXPECT_THAT(problems->problems, ElementsAre("a problem"));
+  EXPECT_TRUE(problems->finished);
   EXPECT_EQ(runs, 700U);
+}
+
+TEST_F(ServerTest, TheMostWastefulRunsHaveTheirEventsAndAreLogged) {
+  start();
+  std::vector<std::string> events;
+  const Searchable::RunRequest request{
+      .origin = true,
+      .with_event = [](const JobRun& run) { return run.key == "1"; },
+      .most_wasteful = 10};
+  const auto answer = as(kSupport).runs(
+      request, [&](const JobRun& run) { events.push_back(run.event ? run.event->id : "none"); });
+  ASSERT_TRUE(answer);
+  EXPECT_TRUE(answer->finished);
+  EXPECT_THAT(events, ElementsAre("event of 1", "none", "none"));
+  EXPECT_THAT(log_.text(), HasSubstr("event of 3"));
+  EXPECT_FALSE(as(kSupport).runs({.most_wasteful = 1'000}, [](const JobRun&) {})->finished);
+  EXPECT_FALSE(as(kAlice).runs({.with_event = request.with_event}, [](const JobRun&) {}));
 }
 
 TEST_F(ServerTest, AReaderSeesAllJobs) {
@@ -523,7 +555,7 @@ TEST(RemoteStoreTest, SaysWhyThereIsNoService) {
   EXPECT_THAT(RemoteStore::probe(path).error().message(), HasSubstr("does not run"));
   ASSERT_EQ(::listen(socket.get(), 5), 0);
   for (const auto& [answer, text] :
-       {std::pair(encode(Reply{.protocol = kProtocol + 1}), "speaks version 2 of the protocol"),
+       {std::pair(encode(Reply{.protocol = kProtocol + 1}), "speaks version 3 of the protocol"),
         std::pair(std::string("HTTP/1.1 200 OK"), "not understood"),
         std::pair(encode(refusal({ErrorKind::kTransient, "too many"})), "too many"),
         std::pair(std::string(), "ended the connection")}) {

@@ -17,7 +17,7 @@
 namespace scriptorium {
 namespace {
 
-static_assert(kPluginAbiVersion == 13,
+static_assert(kPluginAbiVersion == 14,
               "the version was raised: check the numbers below, then this one");
 
 constexpr const char* kRemedy =
