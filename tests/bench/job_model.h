@@ -15,6 +15,14 @@
 
 namespace scriptorium::bench {
 
+// How many accounts the users of a site share, and when they submit.
+struct SitePlan {
+  std::size_t accounts = 150;
+  std::int64_t begins = 1'767'225'600 * kSecond;  // 2026-01-01
+  std::uint64_t most_gap_ms = 59'000;             // between two jobs; two a minute on average
+  std::uint64_t jobs_before = 0;                  // the first job id is the next
+};
+
 // Submissions as a site has them: users of whom few submit much, each with 2 to 9 scripts; of 100
 // submissions 25 repeat one exactly, 70 change it at 1 to 4 places (a number, a path, a line), and
 // 5 are new. A script has 2 KB, an environment 57 variables of which few change. The same seed
@@ -22,8 +30,14 @@ namespace scriptorium::bench {
 // Threads: one at a time.
 class JobModel {
  public:
-  explicit JobModel(std::uint64_t seed = 1, std::size_t users = 2'000, std::size_t site = 0)
-      : random_(seed), site_(site), users_(users) {
+  explicit JobModel(std::uint64_t seed = 1, std::size_t users = 2'000, std::size_t site = 0,
+                    const SitePlan& plan = {})
+      : random_(seed),
+        site_(site),
+        plan_(plan),
+        users_(users),
+        time_(plan.begins),
+        job_(plan.jobs_before) {
     double sum = 0;
     for (std::size_t i = 0; i < users; ++i) {
       // Zipf's law, flattened: the first of 2,000 submits about 3 percent.
@@ -39,7 +53,7 @@ class JobModel {
     if (user.scripts.empty()) start(user, who);
     Script& script = draw_script(user);
     ++job_;
-    time_ += 1'000'000 * (1 + random_() % 59'000);  // two a minute on average
+    time_ += static_cast<std::int64_t>(1'000'000 * (1 + random_() % plan_.most_gap_ms));
     return event_of(user, script);
   }
 
@@ -202,7 +216,7 @@ class JobModel {
     user.name = std::string(kNames[number % kNames.size()]) + std::to_string(number);
     user.uid = std::to_string(10'000 + number);
     user.group = "g" + std::to_string(number % 60);
-    user.account = "project" + std::to_string(number % 150);
+    user.account = "project" + std::to_string(number % plan_.accounts);
     const std::size_t count = 2 + below(8);
     for (std::size_t i = 0; i < count; ++i) user.scripts.push_back(new_script(user));
     user.variables = variables_of(user);
@@ -429,10 +443,11 @@ class JobModel {
   std::mt19937_64 random_;
   std::mt19937_64 random_of_use_{1};  // apart, so that the jobs are the same without it
   std::size_t site_;
+  SitePlan plan_;
   std::vector<User_> users_;
-  std::vector<double> weights_;                  // summed
-  std::int64_t time_ = 1'767'225'600 * kSecond;  // 2026-01-01
-  std::uint64_t job_ = 0;
+  std::vector<double> weights_;  // summed
+  std::int64_t time_;
+  std::uint64_t job_;
 };
 
 }  // namespace scriptorium::bench
