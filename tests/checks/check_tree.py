@@ -64,12 +64,15 @@ def sources(*folders):
         yield from files(f"{folder}/**/*.h", f"{folder}/**/*.cc")
 
 
+CHECKPOINT_USES = ("core/api/options.h", "core/api/logger.h", "core/config/config.h",
+                   "core/config/config_file.h", "core/config/toml_reader.h", "core/daemon/log.h",
+                   "core/daemon/process.h")
 SLURM_PLUGINS = ("schedulers/slurm/", "schedulers/usage/")
 
 
 # ---- includes ------------------------------------------------------------------------------------
 def check_includes():
-    for file in sources("core", "backends", "schedulers"):
+    for file in sources("core", "backends", "schedulers", "checkpoint"):
         path = file.relative_to(ROOT)
         top, folder = path.parts[0], path.parts[1]
         own = f"{top}/{folder}/"
@@ -90,6 +93,11 @@ def check_includes():
                 name = found.group(1)
                 if not (ROOT / name).is_file():
                     problem(file, number, f'"{name}" is not a path from the top of the tree')
+                elif top == "checkpoint":
+                    if not name.startswith(("checkpoint/", "core/base/", *CHECKPOINT_USES)):
+                        problem(file, number,
+                                f'checkpoint/ may include core/base, the reader of configurations '
+                                f'and the logger, not "{name}"')
                 elif top != "core":
                     shared = ("schedulers/slurm_client/",) if own in SLURM_PLUGINS else ()
                     if not name.startswith(("core/api/", "core/base/", own, *shared)):
@@ -138,7 +146,7 @@ def check_messages():
                             f"{documented[found.group(1)]}")
                 documented[found.group(1)] = number
     mentioned = set()
-    for file in sources("core", "backends", "schedulers"):
+    for file in sources("core", "backends", "schedulers", "checkpoint"):
         text = file.read_text()
         mentioned.update(re.findall(r'"([A-Z][A-Z0-9_]{3,})"', text))
         for found in re.finditer(
@@ -162,7 +170,7 @@ def check_faults():
     text = page.read_text() if page.exists() else ""
     documented = set(re.findall(r"^\|\s*`([a-z]+\.[a-z_]+)`", text, re.M))
     used = {}
-    for file in sources("core", "backends", "schedulers"):
+    for file in sources("core", "backends", "schedulers", "checkpoint"):
         if file.name.startswith("fault_point."):
             continue
         for number, line in lines(file):

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <tl/expected.hpp>
+
+#include "core/base/time.h"
+
+// What saves a tree of processes and starts it again. One interface, so that the protocol does not
+// depend on a program.
+namespace scriptorium::checkpoint {
+
+// Why something was not done. `reason` is one word for programs, such as "pid_taken"
+// (docs/checkpoint.md lists them); `detail` is for a person and may hold what a job wrote.
+struct Refusal {
+  std::string reason;
+  std::string detail;
+};
+template <typename T>
+using Outcome = tl::expected<T, Refusal>;
+
+// Threads: one. Its calls block.
+class Engine {
+ public:
+  Engine() = default;
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+  virtual ~Engine() = default;
+
+  virtual std::string name() const = 0;
+
+  // The version, if it works on this kernel. Otherwise what is missing.
+  virtual Outcome<std::string> probe() = 0;
+
+  // Writes the images into `directory`, an open folder, and ends the tree; after a refusal the tree
+  // runs as before. `most_bytes`: of one file. The caller has become the tree's owner.
+  virtual Outcome<void> dump(pid_t root, int directory, std::uint64_t most_bytes,
+                             SteadyTime deadline) = 0;
+
+  // Starts the tree of the images again, with the same process ids, in the caller's control groups.
+  // The root, which is returned, is a child of the caller. After a refusal nothing of it may be
+  // left but descendants of the caller.
+  virtual Outcome<pid_t> restore(int directory, SteadyTime deadline) = 0;
+};
+
+}  // namespace scriptorium::checkpoint

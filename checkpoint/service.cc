@@ -1,0 +1,218 @@
+#include "checkpoint/service.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <utility>
+
+#include "core/base/ascii.h"
+#include "core/base/text.h"
+#include "core/base/thrown.h"
+
+namespace scriptorium::checkpoint {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using std::chrono::steady_clock;
+
+constexpr std::size_t kMostWaiting = 1000;
+// A report is written at once, so it is not larger than a pipe's atomic write.
+constexpr std::size_t kMostReport = 2048;
+// The engine keeps to the time limit. Hashing and the file system may need as long again; a process
+// that exceeds even this hangs.
+constexpr int kPatienceFactor = 4;
+constexpr seconds kPatience{60};
+constexpr milliseconds kRetryPace{1000};
+
+const char* word_of(Action action) { return action == Action::kResume ? "resume" : "checkpoint"; }
+
+// "ok\tBYTES\tPROCESSES\tENGINE_MS\tHASH_MS\n" or "REASON\tDETAIL\n"
+std::string report_text(const Outcome<Done>& outcome) {
+  if (!outcome) {
+    return (outcome.error().reason + "\t" + printable(outcome.error().detail, 500) + "\n")
+        .substr(0, kMostReport);
+  }
+  const Done& done = *outcome;
+  return "ok\t" + std::to_string(done.bytes) + "\t" + std::to_string(done.processes) + "\t" +
+         std::to_string(done.engine_ms) + "\t" + std::to_string(done.hash_ms) + "\n";
+}
+
+// In the child: nothing of the service's is left but standard error.
+void leave_service(int report) {
+  ::setsid();
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  if (report != 3) ::dup2(report, 3);
+  ::fcntl(3, F_SETFD, FD_CLOEXEC);
+#ifdef SYS_close_range
+  ::syscall(SYS_close_range, 4U, ~0U, 0U);
+#endif
+}
+
+}  // namespace
+
+Service::Service(Config config, std::string engine_version, Engine& engine, Spool spool,
+                 Logger& log)
+    : config_(std::move(config)),
+      engine_version_(std::move(engine_version)),
+      engine_(engine),
+      spool_(std::move(spool)),
+      log_(log),
+      queue_(config_.requests_per_minute, kMostWaiting) {}
+
+std::vector<const Request*> Service::requests(bool with_resumed) const {
+  std::vector<const Request*> result;
+  for (const Worker& worker : workers_) {
+    if (!worker.has_reported || (with_resumed && worker.request.action == Action::kResume))
+      result.push_back(&worker.request);
+  }
+  return result;
+}
+
+void Service::accept(const SpoolRequest& taken, SteadyTime now) {
+  const auto refuse = [&](const std::string& why) {
+    log_.warning("CHECKPOINT_REQUEST_REFUSED", "a request was removed without being served",
+                 {{"file", printable(taken.file, 80)}, {"uid", taken.uid}, {"reason", why}});
+  };
+  if (!taken.problem.empty()) return refuse(taken.problem);
+  // Nothing is restored as root, so nothing of root's is saved.
+  if (taken.uid == 0) return refuse("it is root's");
+  auto body = parse_request_body(taken.name.action, taken.text);
+  if (!body) return refuse(body.error().message());
+  const auto added = queue_.add({.action = taken.name.action,
+                                 .owner = {taken.name.job, taken.uid, {}},
+                                 .body = *std::move(body)},
+                                requests(true), now);
+  if (added == RequestQueue::Added::kTooMany) refuse("too many requests of this user");
+}
+
+void Service::start_due(SteadyTime now) {
+  while (static_cast<std::int64_t>(requests(false).size()) < config_.dumps_at_a_time) {
+    const auto request = queue_.next(requests(false));
+    if (!request) return;
+    start(*request, false, now);
+  }
+}
+
+void Service::start(const Request& request, bool cleans_up, SteadyTime now) {
+  std::array<int, 2> ends{};
+  const pid_t pid = ::pipe2(ends.data(), O_CLOEXEC) == 0 ? ::fork() : -1;
+  if (pid < 0) {
+    log_.error("CHECKPOINT_NOT_STARTED", "no process can be had for a request; it is dropped",
+               {{"job", request.owner.job}, {"reason", system_error("fork", errno).message()}});
+    return;
+  }
+  UniqueFd report(ends[0]);
+  UniqueFd write_end(ends[1]);
+  if (pid == 0) {
+    leave_service(write_end.get());
+    const Report write_report = [](const Outcome<Done>& outcome) {
+      const std::string text = report_text(outcome);
+      static_cast<void>(::write(3, text.data(), text.size()));
+    };
+    try {
+      if (cleans_up) {
+        clean_up(request, write_report);
+      } else {
+        serve(request, config_, engine_version_, engine_, write_report);
+      }
+    } catch (...) {
+      write_report(tl::unexpected(Refusal{"engine", thrown_text()}));
+    }
+    ::_exit(0);
+  }
+  ::fcntl(report.get(), F_SETFL, O_NONBLOCK);
+  const seconds limit = seconds(config_.time_limit_seconds) * kPatienceFactor + kPatience;
+  workers_.push_back({.request = request,
+                      .pid = pid,
+                      .report = std::move(report),
+                      .deadline = now + limit,
+                      .has_reported = false,
+                      .cleans_up = cleans_up});
+}
+
+void Service::read_report(Worker& worker, SteadyTime now) {
+  std::string text(kMostReport, '\0');
+  const ssize_t got = ::read(worker.report.get(), text.data(), text.size());
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (got > 0 && !worker.has_reported) {
+    worker.has_reported = true;
+    text.resize(static_cast<std::size_t>(got));
+    std::string_view rest = trim_end(text, "\n");
+    const std::string_view reason = take_until(rest, '\t');
+    Logger::Fields fields{{"request", word_of(worker.request.action)},
+                          {"job", worker.request.owner.job},
+                          {"uid", worker.request.owner.uid}};
+    if (reason == "ok") {
+      for (const char* name : {"bytes", "processes", "engine_ms", "hash_ms"})
+        fields.emplace_back(name, take_until(rest, '\t'));
+      log_.info("CHECKPOINT_DONE", "a request was served", fields);
+    } else {
+      fields.emplace_back("reason", printable(reason, 40));
+      fields.emplace_back("detail", printable(rest, 500));
+      log_.info("CHECKPOINT_NOT_DONE", "a request was refused; its directory says why", fields);
+    }
+  }
+  if (got > 0) return;
+  ::kill(worker.pid, SIGKILL);  // it closes the pipe when it ends, and only then
+  ::waitpid(worker.pid, nullptr, 0);
+  worker.pid = 0;
+  if (worker.has_reported || worker.cleans_up) return;
+  log_.warning("CHECKPOINT_INTERRUPTED", "the process of a request was ended before its result",
+               {{"request", word_of(worker.request.action)}, {"job", worker.request.owner.job}});
+  start(Request(worker.request), true, now);
+}
+
+void Service::end_late(SteadyTime now) {
+  for (const Worker& worker : workers_) {
+    if (!worker.has_reported && now >= worker.deadline) ::kill(worker.pid, SIGKILL);
+  }
+}
+
+int Service::poll_timeout_ms(SteadyTime now) const {
+  SteadyTime next = spool_.next_take();
+  for (const Worker& worker : workers_) {
+    if (!worker.has_reported) next = std::min(next, std::max(worker.deadline, now + kRetryPace));
+  }
+  if (next == SteadyTime::max()) return -1;
+  const auto left = std::chrono::ceil<milliseconds>(next - now);
+  return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 60'000));
+}
+
+void Service::run(int signals) {
+  while (true) {
+    SteadyTime now = steady_clock::now();
+    for (const SpoolRequest& request : spool_.take(now)) accept(request, now);
+    start_due(now);
+    std::vector<pollfd> fds{{signals, POLLIN, 0}, {spool_.notify_fd(), POLLIN, 0}};
+    for (const Worker& worker : workers_) fds.push_back({worker.report.get(), POLLIN, 0});
+    const std::size_t watched = workers_.size();
+    if (::poll(fds.data(), fds.size(), poll_timeout_ms(now)) < 0) continue;
+    signalfd_siginfo signal{};
+    if (::read(signals, &signal, sizeof signal) == sizeof signal && signal.ssi_signo != SIGHUP)
+      return;
+    now = steady_clock::now();
+    // A report may start another worker, which moves the list.
+    for (std::size_t i = 0; i < watched; ++i) {
+      if (fds[i + 2].revents == 0) continue;
+      Worker worker = std::move(workers_[i]);
+      read_report(worker, now);
+      workers_[i] = std::move(worker);
+    }
+    std::erase_if(workers_, [](const Worker& worker) { return worker.pid == 0; });
+    end_late(now);
+  }
+}
+
+}  // namespace scriptorium::checkpoint

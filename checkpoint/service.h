@@ -1,0 +1,53 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "checkpoint/config.h"
+#include "checkpoint/engine.h"
+#include "checkpoint/queue.h"
+#include "checkpoint/spool.h"
+#include "core/api/logger.h"
+
+namespace scriptorium::checkpoint {
+
+// The node service: takes requests from the spool and forks a process for each.
+// Borrows: the engine and the logger. Threads: one.
+class Service {
+ public:
+  Service(Config config, std::string engine_version, Engine& engine, Spool spool, Logger& log);
+
+  // Returns when `signals`, a signalfd, has SIGTERM or SIGINT. Requests being served are finished
+  // by their processes, and what was restored runs on.
+  void run(int signals);
+
+ private:
+  // The process that serves one request.
+  struct Worker {
+    Request request;
+    pid_t pid = 0;
+    UniqueFd report;  // readable: it has reported, or ended
+    SteadyTime deadline;
+    bool has_reported = false;
+    bool cleans_up = false;
+  };
+
+  void accept(const SpoolRequest& request, SteadyTime now);
+  void start_due(SteadyTime now);
+  void start(const Request& request, bool cleans_up, SteadyTime now);
+  void read_report(Worker& worker, SteadyTime now);
+  void end_late(SteadyTime now);
+  std::vector<const Request*> requests(bool with_resumed) const;
+  int poll_timeout_ms(SteadyTime now) const;
+
+  Config config_;
+  std::string engine_version_;
+  Engine& engine_;
+  Spool spool_;
+  Logger& log_;
+  RequestQueue queue_;
+  std::vector<Worker> workers_;
+};
+
+}  // namespace scriptorium::checkpoint

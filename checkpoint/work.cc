@@ -1,0 +1,411 @@
+#include "checkpoint/work.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/image.h"
+#include "checkpoint/obstacles.h"
+#include "checkpoint/owner.h"
+#include "checkpoint/processes.h"
+#include "checkpoint/user_directory.h"
+#include "core/base/accounts.h"
+#include "core/base/ascii.h"
+#include "core/base/text.h"
+
+namespace scriptorium::checkpoint {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using std::chrono::steady_clock;
+
+// The names that job scripts know.
+constexpr const char* kImage = "checkpoint";
+constexpr const char* kNewImage = "checkpoint.tmp";
+constexpr const char* kSaved = "checkpoint_ok";
+constexpr const char* kRefused = "checkpoint_failed";
+constexpr const char* kResumed = "resume_ok";
+constexpr const char* kPid = "pidfile";         // in the image's folder
+constexpr const char* kExitCode = "exit_code";  // in the image's folder
+constexpr const char* kResumedBy = "resumed_by";
+
+constexpr seconds kPidPatience{10};
+constexpr milliseconds kPidPace{200};
+constexpr int kTermPatienceMs = 5000;
+constexpr std::uint64_t kRoomMargin = 64U << 20;
+
+tl::unexpected<Refusal> refuse(std::string reason, std::string detail) {
+  return tl::unexpected(Refusal{std::move(reason), std::move(detail)});
+}
+
+std::int64_t ms_since(SteadyTime begin) {
+  return std::chrono::duration_cast<milliseconds>(steady_clock::now() - begin).count();
+}
+
+// "checkpoint.old", "checkpoint.old2"
+std::string generation(std::int64_t n) {
+  if (n == 0) return kImage;
+  return std::string(kImage) + ".old" + (n == 1 ? "" : std::to_string(n));
+}
+
+std::string line_in(const UserDirectory& folder, const char* name) {
+  const UniqueFd file(::openat(folder.fd(), name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  const auto text = file ? read_fd(file.get(), 256) : Result<std::string>(std::string{});
+  return text ? std::string(trim(*text, " \n")) : std::string{};
+}
+
+// As the owner.
+void end_job(const JobOwner& owner) {
+  const auto first = first_process(owner);
+  if (!first) return;
+  const UniqueFd process = open_process(first->pid);
+  const auto again = read_process(first->pid);
+  if (!process || !again || again->start != first->start) return;
+  send_signal(process, SIGTERM);
+  if (!wait_for_end(process, kTermPatienceMs)) send_signal(process, SIGKILL);
+}
+
+// One request of one job. Everything but enter_job() is done as the owner.
+class Work {
+ public:
+  Work(const Request& request, const Config& config, std::string engine_version, Engine& engine)
+      : request_(request),
+        owner_(request.owner),
+        config_(config),
+        engine_version_(std::move(engine_version)),
+        engine_(engine),
+        deadline_(steady_clock::now() + seconds(config.time_limit_seconds)) {}
+
+  // As root, before a resume.
+  Outcome<void> enter_job() const;
+  Outcome<Done> checkpoint();
+  Outcome<Done> resume();
+  // After a resume that succeeded.
+  void wait_for_program() const;
+  // After a checkpoint that was refused: nothing is left that the job could wait for.
+  bool program_has_ended() const { return !is_running(root_); }
+
+ private:
+  Outcome<void> open_directory();
+  Outcome<std::vector<Process>> inspect_tree() const;
+  Outcome<void> check_room(const std::vector<Process>& tree) const;
+  Outcome<void> keep(const UserDirectory& image, Done& done);
+  Outcome<pid_t> restore(const UserDirectory& image);
+  Outcome<std::uint64_t> check_restored(pid_t root) const;
+
+  const Request& request_;
+  const JobOwner& owner_;
+  const Config& config_;
+  std::string engine_version_;
+  Engine& engine_;
+  SteadyTime deadline_;
+  std::optional<UserDirectory> directory_;
+  std::optional<UserDirectory> image_;
+  UniqueFd root_;          // of the tree that is to be saved
+  std::string node_only_;  // Manifest::node_only
+  pid_t program_ = 0;
+};
+
+Outcome<void> Work::open_directory() {
+  auto directory = UserDirectory::open(request_.body.directory);
+  if (!directory) return refuse("directory", directory.error().message());
+  directory_ = *std::move(directory);
+  if (!directory_->lock()) return refuse("busy", "another request works in this directory");
+  return {};
+}
+
+// The tree that is to be saved, all of it of the job and of its owner.
+Outcome<std::vector<Process>> Work::inspect_tree() const {
+  auto tree = tree_of(request_.body.pid, processes_of(owner_.uid));
+  if (tree.empty() || tree.front().is_zombie) {
+    // Either there is none, or it is another user's.
+    const auto other = read_process(request_.body.pid);
+    if (!other || other->is_zombie)
+      return refuse("process_gone", "there is no process " + std::to_string(request_.body.pid));
+    return refuse("not_in_job", "the process is another user's");
+  }
+  std::erase_if(tree, [](const Process& process) { return process.is_zombie; });
+  for (const Process& process : tree) {
+    const std::string name = "process " + std::to_string(process.pid);
+    if (!belongs_to(process, owner_.uid))
+      return refuse("not_in_job", name + " does not run as the job's owner alone");
+    if (!is_in_job(process, owner_) && !has_ended(process))
+      return refuse("not_in_job", name + " is not in the control group of job " + owner_.job);
+  }
+  return tree;
+}
+
+Outcome<void> Work::check_room(const std::vector<Process>& tree) const {
+  std::uint64_t bytes = 0;
+  for (const Process& process : tree) bytes += process.memory_bytes;
+  if (bytes > static_cast<std::uint64_t>(config_.max_image_bytes)) {
+    return refuse("too_large",
+                  "the program uses " + format_bytes(bytes) + ", and at most " +
+                      format_bytes(static_cast<std::uint64_t>(config_.max_image_bytes)) +
+                      " may be saved");
+  }
+  const std::uint64_t room = directory_->free_bytes();
+  if (room < bytes + kRoomMargin) {
+    return refuse("no_space", "the program uses " + format_bytes(bytes) +
+                                  ", and the directory's file system has room for " +
+                                  format_bytes(room));
+  }
+  return {};
+}
+
+Outcome<Done> Work::checkpoint() {
+  // Before the process is inspected: what is then found under its number is the same process, or
+  // this descriptor says that it has ended.
+  root_ = open_process(request_.body.pid);
+  if (auto opened = open_directory(); !opened) return tl::unexpected(opened.error());
+  if (directory_->has(kSaved)) {
+    const auto image = directory_->open_folder(kImage);
+    const auto manifest =
+        image ? check_image(image->fd(), owner_.uid, ImageCheck::kManifest) : Outcome<Manifest>{};
+    if (image && manifest && manifest->job != owner_.job &&
+        line_in(*image, kResumedBy) != owner_.job) {
+      return refuse("directory_in_use", "the directory has an image of job " + manifest->job +
+                                            " that waits for its " +
+                                            "resume; two jobs cannot share one");
+    }
+  }
+  directory_->remove(kSaved);
+  directory_->remove_tree(kRefused);
+  const auto tree = inspect_tree();
+  if (!tree) return tl::unexpected(tree.error());
+  if (!is_running(root_)) return refuse("process_gone", "the process has ended");
+  if (auto room = check_room(*tree); !room) return tl::unexpected(room.error());
+  auto obstacles = find_obstacles(*tree, directory_->fd());
+  if (!obstacles) return tl::unexpected(obstacles.error());
+  node_only_ = *std::move(obstacles);
+
+  auto image = directory_->make_folder(kNewImage);
+  if (!image) return refuse("directory", image.error().message());
+  Done done{.processes = tree->size()};
+  const SteadyTime begin = steady_clock::now();
+  auto dumped = engine_.dump(request_.body.pid, image->fd(),
+                             static_cast<std::uint64_t>(config_.max_image_bytes), deadline_);
+  done.engine_ms = ms_since(begin);
+  // A process that ended while another one got its number was not the one that was saved.
+  if (dumped && !wait_for_end(root_, kTermPatienceMs))
+    dumped = refuse("engine", "the process that was saved is not the one that was meant");
+  if (dumped) dumped = keep(*image, done);
+  if (dumped) return done;
+  // An image that could not be finished is the only one of a program that has ended.
+  if (is_running(root_)) directory_->remove_tree(kNewImage);
+  return tl::unexpected(dumped.error());
+}
+
+// The images are complete and the program has ended.
+Outcome<void> Work::keep(const UserDirectory& image, Done& done) {
+  const SteadyTime begin = steady_clock::now();
+  auto files = hash_images(image.fd());
+  if (!files) return tl::unexpected(files.error());
+  for (const ImageFile& file : *files) done.bytes += file.bytes;
+  const Manifest manifest{
+      .job = owner_.job,
+      .engine = engine_.name(),
+      .engine_version = engine_version_,
+      .machine = this_machine(),
+      .node_only = node_only_,
+      .made = format_rfc3339(system_clock().now(), TimePrecision::kMilliseconds),
+      .processes = done.processes,
+      .files = *std::move(files)};
+  auto written = image.put(kManifestFile, manifest_text(manifest));
+  if (written) written = sync_fd(image.fd(), kNewImage);
+  for (std::int64_t n = config_.generations; n > 0 && written; --n) {
+    if (!directory_->has(generation(n - 1))) continue;
+    directory_->remove_tree(generation(n));
+    written = directory_->rename(generation(n - 1), generation(n));
+  }
+  if (written) written = directory_->rename(kNewImage, kImage);
+  if (written) written = sync_fd(directory_->fd(), "the directory");
+  if (written) written = directory_->put(kSaved, {});
+  if (!written) return refuse("directory", written.error().message());
+  directory_->remove_tree(generation(config_.generations));
+  done.hash_ms = ms_since(begin);
+  return {};
+}
+
+// As root: enters every control group that the job's first process is in.
+Outcome<void> Work::enter_job() const {
+  const auto first = first_process(owner_);
+  const UniqueFd process = first ? open_process(first->pid) : UniqueFd{};
+  const std::string groups = first ? read_group_text(first->pid) : std::string{};
+  if (!is_in_job(groups, owner_)) {
+    return refuse("not_in_job", "no process of job " + owner_.job + " of " + owner_.user +
+                                    " is on this node, by its control groups");
+  }
+  const std::string mounts = read_proc("/proc/self/mountinfo");
+  for (const GroupEntry& entry : entries_of(groups, mounts, owner_)) {
+    const UniqueFd file(::open(entry.procs.c_str(), O_WRONLY | O_CLOEXEC));
+    const bool entered = file && ::write(file.get(), "0", 1) == 1;
+    if (!entered && entry.required)
+      return refuse("not_in_group", system_error("entering " + entry.procs, errno).message());
+  }
+  if (!is_running(process) || !is_in_job(read_group_text(::getpid()), owner_))
+    return refuse("not_in_group", "the job's control group could not be entered");
+  return {};
+}
+
+Outcome<pid_t> Work::restore(const UserDirectory& image) {
+  // What the program leaves behind remains below us, so that it can be found and ended.
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+  const SteadyTime last = std::min(steady_clock::now() + kPidPatience, deadline_);
+  while (true) {
+    auto root = engine_.restore(image.fd(), deadline_);
+    if (root) return root;
+    end_descendants();
+    if (root.error().reason != "pid_taken" || steady_clock::now() >= last) return root;
+    std::this_thread::sleep_for(kPidPace);
+  }
+}
+
+Outcome<std::uint64_t> Work::check_restored(pid_t root) const {
+  const auto tree = tree_of(root, processes_of(owner_.uid));
+  if (tree.empty() || tree.front().parent != ::getpid())
+    return refuse("not_in_group", "the restored process is not a child of the service");
+  for (const Process& process : tree_of(::getpid(), all_processes())) {
+    if (process.pid == ::getpid() || process.is_zombie) continue;
+    if (!belongs_to(process, owner_.uid) || process.has_capabilities)
+      return refuse("not_in_group", "a restored process has other rights than the job's owner");
+    if (!is_in_job(process, owner_) && !has_ended(process))
+      return refuse("not_in_group", "a restored process is not in the job's control group");
+  }
+  return tree.size();
+}
+
+Outcome<Done> Work::resume() {
+  if (auto opened = open_directory(); !opened) return tl::unexpected(opened.error());
+  directory_->remove(kResumed);
+  directory_->remove_tree(kRefused);
+  auto image = directory_->open_folder(kImage);
+  if (!image) return refuse("no_image", image.error().message());
+  image->remove(kPid);
+  if (image->has(kExitCode)) {
+    return refuse("ended", "the program has ended by itself with exit code " +
+                               line_in(*image, kExitCode) + "; its image is not restored again");
+  }
+  const SteadyTime begin = steady_clock::now();
+  const auto manifest = check_image(image->fd(), owner_.uid, ImageCheck::kAll);
+  if (!manifest) return tl::unexpected(manifest.error());
+  if (auto other = mismatch(*manifest, this_machine(), engine_.name()))
+    return tl::unexpected(*std::move(other));
+  Done done{.hash_ms = ms_since(begin)};
+  for (const ImageFile& file : manifest->files) done.bytes += file.bytes;
+
+  const SteadyTime restoring = steady_clock::now();
+  const auto root = restore(*image);
+  if (!root) return tl::unexpected(root.error());
+  done.engine_ms = ms_since(restoring);
+  const auto processes = check_restored(*root);
+  if (!processes) {
+    end_descendants();
+    return tl::unexpected(processes.error());
+  }
+  auto written = image->put(kResumedBy, owner_.job + "\n");
+  if (written) written = image->put(kPid, std::to_string(*root) + "\n");
+  if (written) written = directory_->put(kResumed, {});
+  if (!written) {
+    end_descendants();
+    return refuse("directory", written.error().message());
+  }
+  done.processes = *processes;
+  program_ = *root;
+  image_ = *std::move(image);
+  directory_->unlock();
+  return done;
+}
+
+// A program that a signal from outside has ended did not end by itself: the scheduler's time limit,
+// the next dump, or a user did that.
+void Work::wait_for_program() const {
+  int status = 0;
+  while (true) {
+    const pid_t ended = ::waitpid(-1, &status, 0);
+    if (ended == program_) break;
+    if (ended < 0 && errno != EINTR) return;
+  }
+  const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  for (const int outside : {SIGKILL, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU}) {
+    if (signal == outside) return;
+  }
+  const int code = signal == 0 ? WEXITSTATUS(status) : 128 + signal;
+  // What fails here costs one life more, which then ends the same way.
+  static_cast<void>(image_->put(kExitCode, std::to_string(code) + "\n"));
+}
+
+void answer(const Request& request, const Outcome<Done>& outcome) {
+  if (outcome) return;
+  if (const auto directory = UserDirectory::open(request.body.directory)) {
+    const std::string text =
+        outcome.error().reason + ": " + printable(outcome.error().detail, 500) + "\n";
+    directory->remove_tree(kRefused);
+    static_cast<void>(directory->put(kRefused, text));
+  }
+}
+
+// The user whose id the kernel gave as the request's owner.
+Outcome<UserRecord> find_owner(const Request& request) {
+  auto user = find_user(request.owner.uid);
+  if (!user || !*user) return refuse("refused", "the job's owner is not a user of this node");
+  return **std::move(user);
+}
+
+Outcome<void> become(const UserRecord& user) {
+  if (auto became = become_owner(user); !became) return refuse("refused", became.error().message());
+  ::umask(0077);
+  return {};
+}
+
+}  // namespace
+
+void serve(const Request& request, const Config& config, const std::string& engine_version,
+           Engine& engine, const Report& report) {
+  const auto user = find_owner(request);
+  if (!user) return report(tl::unexpected(user.error()));
+  Request known = request;
+  known.owner.user = user->name;
+  Work work(known, config, engine_version, engine);
+  const bool resumes = request.action == Action::kResume;
+  const Outcome<void> entered = resumes ? work.enter_job() : Outcome<void>{};
+  // Without becoming the owner, nothing of the owner's is touched.
+  if (const auto became = become(*user); !became) return report(tl::unexpected(became.error()));
+  const Outcome<Done> outcome = !entered  ? tl::unexpected(entered.error())
+                                : resumes ? work.resume()
+                                          : work.checkpoint();
+  static_cast<void>(drop_capabilities());
+  answer(known, outcome);
+  report(outcome);
+  // A script that knows only checkpoint_ok would wait for its time limit.
+  if (!outcome && (resumes || work.program_has_ended())) end_job(known.owner);
+  if (outcome && resumes) work.wait_for_program();
+}
+
+void clean_up(const Request& request, const Report& report) {
+  const auto user = find_owner(request);
+  if (!user) return report(tl::unexpected(user.error()));
+  Request known = request;
+  known.owner.user = user->name;
+  if (const auto became = become(*user); !became) return report(tl::unexpected(became.error()));
+  static_cast<void>(drop_capabilities());
+  const Outcome<Done> outcome = refuse("interrupted", "the service's process for it was ended");
+  answer(known, outcome);
+  report(outcome);
+  if (request.action == Action::kResume || !is_running(open_process(request.body.pid)))
+    end_job(known.owner);
+}
+
+}  // namespace scriptorium::checkpoint
