@@ -121,10 +121,10 @@ void add_named_accounts(sqlite::Connection& db) {
   fields.flush();
 }
 
-// Format 7 keeps sums of the runs.
+// Format 7 keeps sums of the runs, and has more indices.
 void add_sums(sqlite::Connection& db) {
   constexpr std::uint64_t kRunsAtOnce = 10'000;
-  create_sum_tables(db);
+  create_new_tables(db);
   NameReader texts(db);
   NameWriter names(db);
   SumWriter sums(db, names);

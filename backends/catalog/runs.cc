@@ -100,7 +100,7 @@ class SegmentRuns {
     });
     // Of a day that counts in part, the most wasteful that are known may be of the other part.
     for (const auto& [begin, end] : parts) {
-      if (reader_.begin()) names_.forget();
+      begin_transaction();
       if (least_known(begin) > most.least()) {
         read_within(begin, end, add);
       } else {
@@ -116,14 +116,14 @@ class SegmentRuns {
       by_time_.bind(begin, end);
       return use_rows(by_time_, use);
     }
-    const std::vector<std::int64_t> users = ids_of_users();
-    for (const std::int64_t user : users) {
+    if (!ids_) ids_ = {.users = ids_of_users(), .accounts = ids_of_accounts()};
+    for (const std::int64_t user : ids_->users) {
       by_user_.bind(begin, end, user);
       use_rows(by_user_, use);
     }
-    for (const std::int64_t account : ids_of_accounts()) {
+    for (const std::int64_t account : ids_->accounts) {
       by_account_.bind(begin, end, account);
-      use_rows(by_account_, use, users);
+      use_rows(by_account_, use, ids_->users);
     }
   }
 
@@ -155,6 +155,12 @@ class SegmentRuns {
            where;
   }
 
+  void begin_transaction() {
+    if (!reader_.begin()) return;
+    names_.forget();
+    ids_.reset();
+  }
+
   // Each day, or part of one, that was asked for and may have runs, in a transaction of its own.
   void each_day(const std::function<void(std::int64_t begin, std::int64_t end)>& use) {
     const auto oldest = db_.integer("SELECT min(ended) FROM later WHERE ended NOT NULL");
@@ -164,7 +170,7 @@ class SegmentRuns {
     std::int64_t begin = std::max(seconds_of(request_.from), *oldest);
     while (begin < end && !budget_.is_over() && db_.ok()) {
       const std::int64_t next = std::min((unit_of(begin, kDay) + 1) * kDay, end);
-      if (reader_.begin()) names_.forget();
+      begin_transaction();
       use(begin, next);
       reader_.end();
       begin = next;
@@ -246,6 +252,11 @@ class SegmentRuns {
   const Searchable::RunRequest& request_;
   Budget& budget_;
   NameReader names_;
+  struct Ids {
+    std::vector<std::int64_t> users;
+    std::vector<std::int64_t> accounts;
+  };
+  std::optional<Ids> ids_;  // names.id of those whose runs may be seen
   sqlite::Statement by_time_;
   sqlite::Statement by_user_;
   sqlite::Statement by_account_;
@@ -354,6 +365,7 @@ class SegmentSums {
       if (is_whole_day(names, {last, until}, {until, last + kDay})) ++days.end;
       add_days(names, days);
     }
+    if (budget_.is_over()) return;  // what was to be taken away may still be there
     for (const auto& [name, totals] : names) {
       if (totals.jobs > 0) use({.name = name, .time = time_of(from), .sum = totals});
     }

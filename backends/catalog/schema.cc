@@ -97,7 +97,8 @@ CREATE TABLE daily(day INTEGER NOT NULL, cluster INTEGER NOT NULL, user INTEGER 
                    PRIMARY KEY(day, cluster, user, account, partition, verified)) WITHOUT ROWID;
 )sql";
 
-constexpr const char* kSumTables = R"sql(
+// What format 7 has beside format 6.
+constexpr const char* kNewTables = R"sql(
 -- What the runs of a time had (sums.h). name: names.id of kNameOfSums.
 CREATE TABLE sums(kind INTEGER NOT NULL, time INTEGER NOT NULL, name INTEGER NOT NULL,
                   data BLOB NOT NULL, PRIMARY KEY(kind, time, name)) WITHOUT ROWID;
@@ -107,6 +108,7 @@ CREATE TABLE wasteful(day INTEGER NOT NULL, waste INTEGER NOT NULL, job INTEGER 
 -- For a reader who sees the runs of one person, or of one account.
 CREATE INDEX later_user ON later(user, ended) WHERE ended NOT NULL;
 CREATE INDEX later_account ON later(account, ended) WHERE ended NOT NULL;
+CREATE INDEX jobs_family ON jobs(family, time) WHERE family NOT NULL;
 )sql";
 
 std::string other_format(std::int64_t format) {
@@ -136,12 +138,12 @@ bool create_segment_tables(sqlite::Connection& db, std::int64_t segment) {
   db.execute("PRAGMA auto_vacuum = INCREMENTAL");
   db.execute("BEGIN IMMEDIATE");
   db.execute(kSegmentTables);
-  create_sum_tables(db);
+  create_new_tables(db);
   db.run("INSERT INTO meta VALUES('format', ?), ('segment', ?)", kFormat, segment);
   return db.execute("COMMIT");
 }
 
-bool create_sum_tables(sqlite::Connection& db) { return db.execute(kSumTables); }
+bool create_new_tables(sqlite::Connection& db) { return db.execute(kNewTables); }
 
 bool prepare_writer(sqlite::Connection& db) {
   return db.execute(

@@ -88,7 +88,7 @@ std::string lock_file(const std::string& root);
 bool create_catalog_tables(sqlite::Connection& db);
 bool create_segment_tables(sqlite::Connection& db, std::int64_t segment);
 // Those of them that format 7 has beside format 6.
-bool create_sum_tables(sqlite::Connection& db);
+bool create_new_tables(sqlite::Connection& db);
 
 // What every connection sets: cache, busy timeout, secure_delete and, for a writer, WAL and
 // synchronous = FULL.

@@ -440,7 +440,7 @@ class CatalogSearch final : public Searchable {
 
   Result<std::vector<Record>> get(const Selector& selector, const Visibility& visibility,
                                   std::size_t limit) override {
-    return read_records(root_, pool_, selector, visibility, limit);
+    return read_records(pool_, selector, visibility, limit);
   }
 
   Result<std::vector<JobRow>> family(std::uint64_t family, const Visibility& visibility,

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "backends/catalog/search_pool.h"
@@ -12,7 +11,7 @@
 // Single jobs of a catalog: Searchable::get() and family().
 namespace scriptorium::catalog {
 
-Result<std::vector<Searchable::Record>> read_records(const std::string& root, ReaderPool& pool,
+Result<std::vector<Searchable::Record>> read_records(ReaderPool& pool,
                                                      const Searchable::Selector& selector,
                                                      const Visibility& visibility,
                                                      std::size_t limit);

@@ -1,5 +1,6 @@
 #include "core/query/job_record.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/plugin/call_plugin.h"
@@ -8,7 +9,9 @@
 namespace scriptorium::query {
 namespace {
 
-constexpr std::size_t kFamilyPage = 200;
+// How many are read at once: the last one that worked is mostly near.
+constexpr std::size_t kFirstRuns = 10;
+constexpr std::size_t kMostRunsAtOnce = 200;
 
 std::optional<std::string_view> bytes_of_file(const Searchable::Record& record,
                                               std::string_view name) {
@@ -53,16 +56,18 @@ std::optional<EarlierRun> earlier_run(const std::vector<Store>& stores, const Jo
                                       std::vector<Refusal>& refused, std::size_t most) {
   std::optional<EarlierRun> unknown;
   std::optional<Timestamp> before = job.time;
+  std::size_t limit = kFirstRuns;
   for (std::size_t seen = 0; seen < most;) {
-    const std::vector<JobRow> page = family_of(stores, job, before, kFamilyPage, refused);
+    const std::vector<JobRow> page = family_of(stores, job, before, limit, refused);
     for (const JobRow& run : page) {
       if (run.time >= job.time) continue;
       if (succeeded(run)) return EarlierRun{.job = run, .completed = true};
       if (!unknown && !run.state) unknown = EarlierRun{.job = run, .completed = false};
     }
-    if (page.size() < kFamilyPage || (before && page.back().time >= *before)) break;
+    if (page.size() < limit || (before && page.back().time >= *before)) break;
     before = page.back().time;
     seen += page.size();
+    limit = std::min(2 * limit, kMostRunsAtOnce);
   }
   return unknown;
 }

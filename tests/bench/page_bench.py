@@ -269,7 +269,8 @@ def print_table(result):
                      " ".join(f"{n} x {what}" for what, n in row["misses"].items()) or 0,
                      *(row["ms"][at] for at in ("p50", "p95", "p99", "largest")),
                      " ".join(f"{n} x {status}" for status, n in row["statuses"].items()),
-                     row["page_bytes"]["largest"] + result["asset_bytes"],
+                     max(one["page_bytes"]["largest"] for one in (row, *alone))
+                     + result["asset_bytes"],
                      *(cell for one in alone
                        for cell in (one["ms"]["p50"], one["ms"]["p95"], one["cpu_ms"]))))
     widths = [max(len(str(row[i])) for row in rows) for i in range(len(head))]
