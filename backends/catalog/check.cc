@@ -532,6 +532,11 @@ void SegmentCheck::check_sums() {
             "SELECT id FROM contents WHERE id NOT IN (SELECT script FROM jobs WHERE script NOT "
             "NULL UNION ALL SELECT environment FROM jobs WHERE environment NOT NULL UNION ALL "
             "SELECT record FROM jobs WHERE record NOT NULL UNION ALL SELECT record FROM later)");
+  const std::string unfinished = std::string("SELECT time, id FROM jobs WHERE ") + kIsUnfinished;
+  find_rows("time", "is one of a job whose end is known, or lacks one of a job without",
+            "SELECT time FROM (SELECT * FROM unfinished EXCEPT " + unfinished +
+                ") UNION ALL SELECT time FROM (" + unfinished +
+                " EXCEPT SELECT * FROM unfinished)");
   for (const char* table : {"outcomes", "later"}) {
     find_rows(std::string(table) + " of row", "there is no such job",
               std::string("SELECT DISTINCT job FROM ") + table +

@@ -125,6 +125,8 @@ void add_named_accounts(sqlite::Connection& db) {
 void add_sums(sqlite::Connection& db) {
   constexpr std::uint64_t kRunsAtOnce = 10'000;
   create_new_tables(db);
+  db.execute(std::string("INSERT INTO unfinished SELECT time, id FROM jobs WHERE ") +
+             kIsUnfinished);
   NameReader texts(db);
   NameWriter names(db);
   SumWriter sums(db, names);

@@ -103,6 +103,8 @@ SegmentWriter::SegmentWriter(ConnectionPtr db, std::int64_t id)
       change_later_(*db_, "UPDATE later SET record = ? WHERE job = ? AND event = ?"),
       runs_of_job_(*db_, std::string("SELECT ") + kRunColumns +
                              " FROM later WHERE job = ? AND ended NOT NULL"),
+      insert_unfinished_(*db_, "INSERT OR IGNORE INTO unfinished VALUES(?, ?)"),
+      remove_unfinished_(*db_, "DELETE FROM unfinished WHERE time = ? AND job = ?"),
       script_in_use_(*db_, "SELECT 1 FROM jobs WHERE script = ? LIMIT 1"),
       owners_(kMostOwnerIds) {}
 
@@ -223,9 +225,18 @@ void SegmentWriter::add_submission(const Event& event, Families& families) {
   entry.owner = owner_id(owner_name(event.user));
   set_contents(entry, event);
   entry.id = rows_.insert(entry);
+  note_unfinished(nullptr, entry);
   fields_.add(entry.id, entry.owner, entry.row);
   fields_.count(entry.row, 1);
   ++jobs_;
+}
+
+void SegmentWriter::note_unfinished(const JobRow* before, const JobEntry& entry) {
+  const bool was = before != nullptr && is_unfinished(*before);
+  const bool is = is_unfinished(entry.row);
+  if (was && is && before->time == entry.row.time) return;
+  if (was) remove_unfinished_.run(before->time, entry.id);
+  if (is) insert_unfinished_.run(entry.row.time, entry.id);
 }
 
 void SegmentWriter::replace_submission(JobEntry& entry, Event event, Families& families) {
@@ -249,6 +260,7 @@ void SegmentWriter::replace_submission(JobEntry& entry, Event event, Families& f
   set_contents(entry, event);
   if (entry.owner != before.owner) move_later(entry);
   if (entry.row.modules != before.row.modules) change_modules(before.row, entry);
+  note_unfinished(&before.row, entry);
   rows_.update(entry);
   if (before.script && before.script != entry.script && !script_in_use_.first(*before.script))
     contents_.remove(*before.script);
@@ -298,6 +310,7 @@ void SegmentWriter::add_later(JobEntry& entry, const Event& event) {
   const JobRow before = entry.row;
   const auto run = join(entry.row, event);
   insert_later(entry, event, run);
+  note_unfinished(&before, entry);
   if (entry.row.event_id.empty() || entry.row.account != before.account) {
     rows_.update(entry);
     fields_.count(before, -1);
@@ -318,6 +331,7 @@ void SegmentWriter::add_later_alone(const Event& event) {
   entry.owner = owner_id(owner_name(event.user));
   entry.id = rows_.insert(entry);
   insert_later(entry, event, run);
+  note_unfinished(nullptr, entry);
   fields_.add(entry.id, entry.owner, entry.row);
   fields_.count(entry.row, 1);
   ++jobs_;

@@ -83,6 +83,8 @@ class SegmentWriter {
   void set_contents(JobEntry& entry, const Event& event);
   void insert_later(const JobEntry& entry, const Event& event, const std::optional<JobRun>& run);
   void change_modules(const JobRow& before, const JobEntry& entry);
+  // What a row was is absent if it is new.
+  void note_unfinished(const JobRow* before, const JobEntry& entry);
   void move_later(const JobEntry& entry);
   void set_family(JobEntry& entry, const Event& event, Families& families);
 
@@ -104,6 +106,8 @@ class SegmentWriter {
   sqlite::Statement list_later_;
   sqlite::Statement change_later_;
   sqlite::Statement runs_of_job_;
+  sqlite::Statement insert_unfinished_;
+  sqlite::Statement remove_unfinished_;
   sqlite::Statement script_in_use_;
   RecentMap<std::string, std::int64_t> owners_;
   std::int64_t seen_version_ = -1;

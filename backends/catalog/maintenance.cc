@@ -173,7 +173,8 @@ constexpr std::array kParts{
     Part{"rows_bytes", "tbl_name IN ('jobs', 'outcomes', 'later', 'contents', 'names', 'owners')"},
     Part{"words_bytes",
          "tbl_name GLOB 'words*' OR tbl_name IN ('pairs', 'places', 'script_blocks')"},
-    Part{"fields_bytes", "tbl_name IN ('fields', 'chunks', 'daily', 'sums', 'wasteful')"},
+    Part{"fields_bytes",
+         "tbl_name IN ('fields', 'chunks', 'daily', 'sums', 'wasteful', 'unfinished')"},
 };
 
 void count_segment(Connection& db, std::set<std::string>& owners,

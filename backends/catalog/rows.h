@@ -38,6 +38,13 @@ inline bool is_job(const JobRow& row) {
 inline constexpr const char* kIsJob =
     "(event NOT NULL OR EXISTS (SELECT 1 FROM outcomes WHERE outcomes.job = jobs.id))";
 
+// Whether no end of the job is known. A row that only a node's events made has no user.
+inline bool is_unfinished(const JobRow& row) { return row.user && !row.ended_at; }
+// The same of a row of `jobs`.
+inline constexpr const char* kIsUnfinished =
+    "(user NOT NULL AND NOT EXISTS (SELECT 1 FROM outcomes WHERE outcomes.job = jobs.id AND ended "
+    "NOT NULL))";
+
 // Reads rows. Names are cached, in bounded memory; an object is valid as long as no other process
 // may have rewritten the names (care does so when it erases), so make one for each read
 // transaction, or call forget().

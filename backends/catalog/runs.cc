@@ -14,6 +14,7 @@
 #include "backends/catalog/ingest.h"
 #include "backends/catalog/rows.h"
 #include "backends/catalog/search_budget.h"
+#include "backends/catalog/search_judge.h"
 #include "backends/catalog/sums.h"
 
 namespace scriptorium::catalog {
@@ -489,6 +490,35 @@ Result<RunAnswer> read_sums(ReaderPool& pool, const Clock& clock,
   Budget budget(clock, request.deadline, request.stop);
   return each_segment(
       pool, budget, [&](SearchReader& reader) { SegmentSums(reader, request, budget).read(use); });
+}
+
+Result<std::uint64_t> count_unfinished(ReaderPool& pool, Timestamp from, Timestamp until,
+                                       const Visibility& visibility) {
+  const auto segments = pool.segments();
+  if (!segments) return segments.error();
+  std::uint64_t jobs = 0;
+  for (const SegmentInfo& info : *segments) {
+    auto lent = pool.lend(info.id);
+    if (!lent && lent.error().kind() == ErrorKind::kVanished) continue;
+    if (!lent) return lent.error();
+    SearchReader& reader = **lent;
+    reader.begin();
+    if (visibility.all) {
+      jobs += reader.db().number("SELECT count(*) FROM unfinished WHERE time >= ? AND time < ?",
+                                 from.nanoseconds, until.nanoseconds);
+    } else {
+      VisibleJobs visible(reader, visibility);
+      sqlite::Statement select(reader.db(),
+                               "SELECT job FROM unfinished WHERE time >= ? AND time < ?");
+      select.bind(from.nanoseconds, until.nanoseconds);
+      while (select.step()) {
+        const auto job = reader.job(select.integer(0));
+        jobs += job && visible.has(*job) ? 1 : 0;
+      }
+    }
+    if (auto error = reader.db().take_error()) return *std::move(error);
+  }
+  return jobs;
 }
 
 }  // namespace scriptorium::catalog

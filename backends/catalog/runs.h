@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 
 #include "backends/catalog/search_pool.h"
@@ -20,5 +21,9 @@ Result<Searchable::RunAnswer> read_runs(ReaderPool& pool, const Clock& clock,
 Result<Searchable::RunAnswer> read_sums(ReaderPool& pool, const Clock& clock,
                                         const Searchable::SumRequest& request,
                                         const std::function<void(const RunSumRow&)>& use);
+
+// Searchable::unfinished(). Fails if a segment cannot be read: the count would be wrong.
+Result<std::uint64_t> count_unfinished(ReaderPool& pool, Timestamp from, Timestamp until,
+                                       const Visibility& visibility);
 
 }  // namespace scriptorium::catalog

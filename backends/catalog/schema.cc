@@ -105,6 +105,9 @@ CREATE TABLE sums(kind INTEGER NOT NULL, time INTEGER NOT NULL, name INTEGER NOT
 -- The most wasteful runs of each day, as rows of `later`. waste: seconds of a core.
 CREATE TABLE wasteful(day INTEGER NOT NULL, waste INTEGER NOT NULL, job INTEGER NOT NULL,
                       event BLOB NOT NULL, PRIMARY KEY(day, waste, job, event)) WITHOUT ROWID;
+-- The jobs that have a user and no known end. time: of jobs.
+CREATE TABLE unfinished(time INTEGER NOT NULL, job INTEGER NOT NULL, PRIMARY KEY(time, job))
+  WITHOUT ROWID;
 -- For a reader who sees the runs of one person, or of one account.
 CREATE INDEX later_user ON later(user, ended) WHERE ended NOT NULL;
 CREATE INDEX later_account ON later(account, ended) WHERE ended NOT NULL;

@@ -459,6 +459,11 @@ class CatalogSearch final : public Searchable {
                                   : Searchable::sums(request, use);
   }
 
+  Result<std::uint64_t> unfinished(Timestamp from, Timestamp until,
+                                   const Visibility& visibility) override {
+    return count_unfinished(pool_, from, until, visibility);
+  }
+
   Result<std::vector<CoordinatorList>> coordinators() override { return read_coordinators(root_); }
   Result<void> keep_coordinators(const CoordinatorList& list) override {
     const std::lock_guard keeping(keeping_);

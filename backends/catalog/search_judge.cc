@@ -40,7 +40,7 @@ Truth truth(bool holds) { return holds ? Truth::kYes : Truth::kNo; }
 Judge::Judge(SearchReader& reader, const Condition& condition, const Visibility& visibility)
     : reader_(reader),
       condition_(condition),
-      visibility_(visibility),
+      visible_(reader, visibility),
       environments_(reader, condition),
       memos_(condition.leaves().size()),
       uid_memos_(condition.leaves().size()) {}
@@ -48,7 +48,7 @@ Judge::Judge(SearchReader& reader, const Condition& condition, const Visibility&
 void Judge::forget() {
   for (Memo& memo : memos_) memo.answers.clear();
   for (Memo& memo : uid_memos_) memo.answers.clear();
-  visible_.clear();
+  visible_.forget();
   outcome_job_ = -1;
   environments_.forget();
 }
@@ -62,11 +62,11 @@ bool Judge::remembered(Memo& memo, std::int64_t id, Decide decide) {
   return memo.answers[place] == 2;
 }
 
-bool Judge::is_visible(const RawJob& job) {
+bool VisibleJobs::has(const RawJob& job) {
   if (visibility_.all) return true;
   if ((job.flags & kVerifiedFlag) == 0) return false;
   const auto [answer, is_new] =
-      visible_.try_emplace({job.cluster, job.user, job.uid, job.account}, false);
+      known_.try_emplace({job.cluster, job.user, job.uid, job.account}, false);
   if (is_new) {
     const auto text = [&](std::int64_t id) {
       return id == 0 ? std::nullopt : std::optional<std::string>(reader_.name(id));

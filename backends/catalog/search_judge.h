@@ -14,6 +14,21 @@
 
 namespace scriptorium::catalog {
 
+// Which jobs of one segment a reader may see. Answers are remembered, since owners repeat.
+// Borrows both arguments of its constructor. Threads: one at a time.
+class VisibleJobs {
+ public:
+  VisibleJobs(SearchReader& reader, const Visibility& visibility)
+      : reader_(reader), visibility_(visibility) {}
+  bool has(const RawJob& job);
+  void forget() { known_.clear(); }  // after the segment's names may have changed
+
+ private:
+  SearchReader& reader_;
+  const Visibility& visibility_;
+  std::map<std::array<std::int64_t, 4>, bool> known_;  // by cluster, user, uid, account
+};
+
 // Decides a condition for the jobs of one segment, from their stored columns. Answers for names
 // (users, directories, lists of modules) are remembered, since they repeat.
 // Borrows both arguments of its constructor. Threads: one at a time.
@@ -21,7 +36,7 @@ class Judge {
  public:
   Judge(SearchReader& reader, const Condition& condition, const Visibility& visibility);
 
-  bool is_visible(const RawJob& job);
+  bool is_visible(const RawJob& job) { return visible_.has(job); }
   // Of what is known without a text: the row, and its outcome if it is needed.
   Truth by_row(const RawJob& job);
   // What holds for every job with this script, or with one of a block's. An absent script counts as
@@ -57,11 +72,10 @@ class Judge {
 
   SearchReader& reader_;
   const Condition& condition_;
-  const Visibility& visibility_;
+  VisibleJobs visible_;
   EnvironmentLeaves environments_;
-  std::vector<Memo> memos_;                              // of each leaf
-  std::vector<Memo> uid_memos_;                          // of each leaf: a user by uid
-  std::map<std::array<std::int64_t, 4>, bool> visible_;  // by cluster, user, uid, account
+  std::vector<Memo> memos_;      // of each leaf
+  std::vector<Memo> uid_memos_;  // of each leaf: a user by uid
   std::int64_t outcome_job_ = -1;
   JobRow outcome_;
 };

@@ -44,6 +44,11 @@ Result<Searchable::RunAnswer> Searchable::sums(const SumRequest& request,
               [&](const JobRun& run) { for_each_row(request.by, run, use); });
 }
 
+Result<std::uint64_t> Searchable::unfinished(Timestamp /*from*/, Timestamp /*until*/,
+                                             const Visibility& /*visibility*/) {
+  return Error{ErrorKind::kInvalidConfig, "this sink does not count jobs without an end"};
+}
+
 Result<std::vector<CoordinatorList>> Searchable::coordinators() {
   return Error{ErrorKind::kInvalidConfig, "this sink keeps no coordinators of accounts"};
 }

@@ -178,6 +178,11 @@ class Searchable {
   virtual Result<RunAnswer> sums(const SumRequest& request,
                                  const std::function<void(const RunSumRow&)>& use);
 
+  // How many jobs were submitted at `from` or later and before `until`, have a user, and no known
+  // end. kInvalidConfig: search() must count them.
+  virtual Result<std::uint64_t> unfinished(Timestamp from, Timestamp until,
+                                           const Visibility& visibility);
+
   // Who coordinates which accounts, for Visibility::accounts: of each cluster the list that the
   // daemon brought last. kInvalidConfig: this store keeps none.
   virtual Result<std::vector<CoordinatorList>> coordinators();

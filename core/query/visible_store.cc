@@ -39,4 +39,9 @@ Result<Searchable::RunAnswer> VisibleStore::sums(const SumRequest& request,
   return visibility_.all ? store_.sums(own, use) : Searchable::sums(own, use);
 }
 
+Result<std::uint64_t> VisibleStore::unfinished(Timestamp from, Timestamp until,
+                                               const Visibility& /*visibility*/) {
+  return store_.unfinished(from, until, visibility_);
+}
+
 }  // namespace scriptorium::query

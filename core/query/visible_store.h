@@ -27,6 +27,8 @@ class VisibleStore final : public Searchable {
                          const std::function<void(const JobRun&)>& use) override;
   Result<RunAnswer> sums(const SumRequest& request,
                          const std::function<void(const RunSumRow&)>& use) override;
+  Result<std::uint64_t> unfinished(Timestamp from, Timestamp until,
+                                   const Visibility& visibility) override;
 
  private:
   Searchable& store_;

@@ -286,6 +286,55 @@ TEST_F(RunsTest, TheMostWastefulOfAnyPeriodAreFound) {
   }
 }
 
+TEST_F(RunsTest, JobsWithoutAnEndAreThoseThatASearchFinds) {
+  std::vector<Event> waiting;
+  for (int number = 1'001; number <= 1'060; ++number) waiting.push_back(submission(number));
+  Event of_node = use_of(submission(2'000), 2'000);  // of a job that is not known otherwise
+  of_node.kind = "usage.node";
+  waiting.push_back(of_node);
+  lab_.put(waiting);
+  const auto searched = [&](Timestamp from, Timestamp until, const Visibility& who) {
+    Searchable::Request request{.limit = 0, .count = true, .exact = true, .visibility = who};
+    Query ended{.kind = Query::Kind::kRange, .field = QueryField::kEnded};
+    ended.from = 0;
+    Query submitted{.kind = Query::Kind::kRange, .field = QueryField::kSubmitted};
+    submitted.from = from.nanoseconds;
+    submitted.to = until.nanoseconds - 1;
+    request.query = {.kind = Query::Kind::kAnd};
+    request.query.children = {
+        {.kind = Query::Kind::kField, .field = QueryField::kUser, .text = "*"},
+        submitted,
+        {.kind = Query::Kind::kNot, .children = {ended}}};
+    return lab_.search().search(request)->count->jobs;
+  };
+  const Visibility all;
+  const Visibility one{.all = false, .users = {{.name = "user3", .uid = "1"}}, .accounts = {}};
+  const Visibility account{.all = false, .users = {}, .accounts = {{"lab", "acc0"}}};
+  const auto compare = [&] {
+    for (int from = 990; from < 1'070; from += 7) {
+      for (int until = from; until < 1'070; until += 9) {
+        const Timestamp begin = submission(from).time;
+        const Timestamp end{submission(until).time.nanoseconds + until % 2};
+        for (const Visibility* who : {&all, &one, &account})
+          ASSERT_EQ(lab_.search().unfinished(begin, end, *who).value_or(99'999),
+                    searched(begin, end, *who))
+              << from << ' ' << until;
+      }
+    }
+  };
+  compare();
+  const Timestamp end = submission(3'000).time;
+  EXPECT_EQ(*lab_.search().unfinished({0}, end, all), 60U);
+  EXPECT_GT(*lab_.search().unfinished({0}, end, one), 0U);
+  lab_.put({use_of(waiting[7], 1'008), use_of(waiting[50], 1'051)});
+  EXPECT_EQ(*lab_.search().unfinished({0}, end, all), 58U);
+  compare();
+  lab_.store().close();
+  CatalogConfig config;
+  config.root = lab_.root();
+  EXPECT_TRUE(Maintenance(config, lab_.clock()).check({})->findings.empty());
+}
+
 TEST_F(RunsTest, AfterTheDeadlineNothingIsSaidToBeComplete) {
   const SteadyTime over = lab_.clock().steady();
   const auto runs = lab_.search().runs({.deadline = over}, [](const JobRun&) {});
@@ -302,7 +351,8 @@ TEST_F(RunsTest, CheckFindsSumsThatAreNotThoseOfTheRuns) {
   Maintenance care(config, lab_.clock());
   ASSERT_TRUE(care.check({})->findings.empty());
   for (const auto& [change, table] :
-       {std::pair("DELETE FROM sums WHERE kind = 3 AND time = (SELECT max(time) FROM sums WHERE "
+       {std::pair("INSERT INTO unfinished SELECT time, id FROM jobs LIMIT 1", "unfinished"),
+        std::pair("DELETE FROM sums WHERE kind = 3 AND time = (SELECT max(time) FROM sums WHERE "
                   "kind = 3)",
                   "sums"),
         std::pair("UPDATE sums SET time = time + 1000 WHERE kind = 6 AND time = (SELECT min(time) "
