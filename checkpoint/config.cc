@@ -9,7 +9,8 @@ namespace {
 const Schema<Config>& schema() {
   static const Schema<Config> schema{
       option("spool", &Config::spool, "folder into which job scripts write their requests"),
-      option("criu", &Config::criu, "the program; empty: /usr/sbin/criu, /usr/local/sbin/criu"),
+      option("criu", &Config::criu,
+             "the program; empty: in /usr/sbin, /usr/local/sbin, /usr/bin or /usr/local/bin"),
       integer("max_image_bytes", &Config::max_image_bytes, 1 << 20, std::int64_t{1} << 50,
               "a program that needs more is not saved"),
       integer("time_limit_seconds", &Config::time_limit_seconds, 1, 86400,

@@ -103,9 +103,8 @@ class Criu final : public Engine {
 
   Outcome<pid_t> restore(int directory, SteadyTime deadline) override {
     ::unlinkat(directory, kPidFile, 0);
-    const auto restored =
-        run({"restore", "--restore-detached", "--restore-sibling", "--pidfile", kPidFile},
-            "restore.log", directory, 0, deadline);
+    const auto restored = run({"restore", "--restore-detached", "--pidfile", kPidFile},
+                              "restore.log", directory, 0, deadline);
     if (!restored) return tl::unexpected(restored.error());
     const UniqueFd file(::openat(directory, kPidFile, O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
     const auto text = file ? read_fd(file.get(), 32) : Result<std::string>(std::string{});

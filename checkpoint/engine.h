@@ -13,7 +13,7 @@
 namespace scriptorium::checkpoint {
 
 // Why something was not done. `reason` is one word for programs, such as "pid_taken"
-// (docs/checkpoint.md lists them); `detail` is for a person and may hold what a job wrote.
+// (checkpoint/README.md lists them); `detail` is for a person and may hold what a job wrote.
 struct Refusal {
   std::string reason;
   std::string detail;
@@ -39,9 +39,9 @@ class Engine {
   virtual Outcome<void> dump(pid_t root, int directory, std::uint64_t most_bytes,
                              SteadyTime deadline) = 0;
 
-  // Starts the tree of the images again, with the same process ids, in the caller's control groups.
-  // The root, which is returned, is a child of the caller. After a refusal nothing of it may be
-  // left but descendants of the caller.
+  // Starts the tree of the images again, with the same process ids, in the caller's control groups,
+  // and returns its root. The caller is a subreaper, so that the root becomes its child and nothing
+  // is left but its descendants after a refusal.
   virtual Outcome<pid_t> restore(int directory, SteadyTime deadline) = 0;
 };
 

@@ -21,7 +21,8 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int kFormat = 1;
-constexpr std::uint64_t kMostManifest = 64U << 20;
+// Its owner can write it, so this bounds the memory that reading it takes.
+constexpr std::uint64_t kMostManifest = 4U << 20;
 constexpr std::size_t kChunk = 1U << 20;
 
 tl::unexpected<Refusal> damaged(std::string detail) {
@@ -36,7 +37,7 @@ Outcome<std::vector<std::string>> image_names(int directory) {
   return *std::move(names);
 }
 
-// `uid`: whose file it must be; absent: whoever's.
+// `uid`: whose file it must be; absent: anybody's.
 Outcome<ImageFile> hash_file(int directory, const std::string& name, std::optional<uid_t> uid) {
   const UniqueFd file(
       ::openat(directory, name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));

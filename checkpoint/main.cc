@@ -2,11 +2,13 @@
 
 #include <exception>
 #include <iostream>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "checkpoint/check.h"
 #include "checkpoint/config.h"
 #include "checkpoint/criu.h"
 #include "checkpoint/service.h"
@@ -27,9 +29,10 @@ constexpr int kExitNoPermission = 77;
 constexpr int kExitConfig = 78;
 
 constexpr const char* kHelp =
-    "usage: scriptorium-checkpointd [--config FILE]\n"
+    "usage: scriptorium-checkpointd [--config FILE] [check]\n"
     "Saves programs of batch jobs on request, and starts them again in a later job.\n"
-    "Runs as root, on each compute node. FILE: /etc/scriptorium/checkpoint.toml\n";
+    "Runs as root, on each compute node. check: says whether this node can do it. FILE: "
+    "/etc/scriptorium/checkpoint.toml\n";
 
 // In place of an engine that does not work here, so that a job is given the reason.
 class Unusable final : public Engine {
@@ -74,9 +77,21 @@ int serve_requests(const Config& config) {
   return 0;
 }
 
+int check(const Config& config) {
+  bool is_good = true;
+  for (const CheckLine& line : check_lines(node_facts(*make_criu(config.criu)))) {
+    std::cout << (line.is_good ? "good     " : "missing  ") << line.text << "\n";
+    is_good = is_good && line.is_good;
+  }
+  std::cout << (is_good ? "Programs can be saved and resumed on this node.\n"
+                        : "Programs cannot be saved or resumed on this node.\n");
+  return is_good ? 0 : kExitUnavailable;
+}
+
 int run(const std::vector<std::string>& arguments) {
   std::string file = kConfigFile;
   bool is_named = false;
+  bool checks = false;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (arguments[i] == "--help") {
       std::cout << kHelp;
@@ -85,6 +100,10 @@ int run(const std::vector<std::string>& arguments) {
     if (arguments[i] == "--version") {
       std::cout << "scriptorium-checkpointd " << SCRIPTORIUM_VERSION << "\n";
       return 0;
+    }
+    if (arguments[i] == "check") {
+      checks = true;
+      continue;
     }
     if (arguments[i] != "--config" || i + 1 == arguments.size()) {
       std::cerr << "scriptorium-checkpointd: unknown argument \"" << arguments[i] << "\"\n"
@@ -107,6 +126,7 @@ int run(const std::vector<std::string>& arguments) {
     std::cerr << "scriptorium-checkpointd: needs to be root, to become the owners of jobs\n";
     return kExitNoPermission;
   }
+  if (checks) return check(config);
   return serve_requests(config);
 }
 

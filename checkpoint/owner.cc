@@ -23,18 +23,6 @@ constexpr int kCheckpointRestore = CAP_CHECKPOINT_RESTORE;
 
 using Sets = std::array<__user_cap_data_struct, 2>;
 
-// Yama's ptrace_scope 1 lets a process trace its descendants only, and criu's are not.
-bool ptrace_is_restricted() {
-  const auto scope = read_file("/proc/sys/kernel/yama/ptrace_scope", 16);
-  return scope && !scope->starts_with('0');
-}
-
-std::vector<int> engine_capabilities() {
-  std::vector<int> numbers{kCheckpointRestore, CAP_SETPCAP};
-  if (ptrace_is_restricted()) numbers.push_back(CAP_SYS_PTRACE);
-  return numbers;
-}
-
 // Permitted and inheritable: the two that ambient ones need.
 Result<void> set_capabilities(const std::vector<int>& numbers) {
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
@@ -57,11 +45,32 @@ Result<void> shrink_bounding_set(const std::vector<int>& keep) {
   return {};
 }
 
+// Those that this process has kept.
+Result<std::vector<int>> permitted_capabilities() {
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  Sets sets{};
+  if (::syscall(SYS_capget, &header, sets.data()) != 0) return system_error("capget", errno);
+  std::vector<int> numbers;
+  for (unsigned number = 0; number < 64; ++number) {
+    if ((sets.at(number / 32).permitted >> (number % 32) & 1U) != 0)
+      numbers.push_back(static_cast<int>(number));
+  }
+  return numbers;
+}
+
 }  // namespace
 
-Result<void> become_owner(const UserRecord& user) {
+std::vector<int> engine_capabilities(EngineUse use, std::string_view ptrace_scope) {
+  std::vector<int> numbers{kCheckpointRestore, CAP_SETPCAP};
+  const bool restricted = !ptrace_scope.empty() && !ptrace_scope.starts_with('0');
+  if (use == EngineUse::kDump && restricted) numbers.push_back(CAP_SYS_PTRACE);
+  return numbers;
+}
+
+Result<void> become_owner(const UserRecord& user, EngineUse use) {
   if (user.uid == 0) return Error{ErrorKind::kPermanent, "root's jobs are not saved"};
-  const std::vector<int> keep = engine_capabilities();
+  const auto scope = read_file("/proc/sys/kernel/yama/ptrace_scope", 16);
+  const std::vector<int> keep = engine_capabilities(use, scope ? *scope : std::string{});
   const std::vector<gid_t> groups = groups_of(user);
   if (auto shrunk = shrink_bounding_set(keep); !shrunk) return shrunk;
   if (::prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) != 0) return system_error("keeping capabilities", errno);
@@ -76,7 +85,9 @@ Result<void> become_owner(const UserRecord& user) {
 }
 
 Result<void> allow_engine() {
-  for (const int number : engine_capabilities()) {
+  const auto permitted = permitted_capabilities();
+  if (!permitted) return permitted.error();
+  for (const int number : *permitted) {
     if (::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, number, 0, 0) != 0)
       return system_error("raising the engine's capabilities", errno);
   }

@@ -43,13 +43,14 @@ RequestQueue::Added RequestQueue::add(Request request, const std::vector<const R
   return Added::kYes;
 }
 
-std::optional<Request> RequestQueue::next(const std::vector<const Request*>& being_served) {
+std::optional<Request> RequestQueue::next(const std::vector<const Request*>& being_served,
+                                          std::int64_t most_of_one_user) {
   const auto load = [&](const Request& request) {
     return std::ranges::count_if(
         being_served, [&](const Request* other) { return other->owner.uid == request.owner.uid; });
   };
   const auto chosen = std::ranges::min_element(waiting_, {}, load);  // the first of equals
-  if (chosen == waiting_.end()) return std::nullopt;
+  if (chosen == waiting_.end() || load(*chosen) >= most_of_one_user) return std::nullopt;
   Request request = std::move(*chosen);
   waiting_.erase(chosen);
   return request;

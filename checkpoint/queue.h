@@ -25,9 +25,10 @@ class RequestQueue {
   // `active`: the requests being served, and the resumes whose programs still run.
   Added add(Request request, const std::vector<const Request*>& active, SteadyTime now);
 
-  // The oldest request of the user with the fewest among those being served, so that one user's
-  // large programs do not hold up the others.
-  std::optional<Request> next(const std::vector<const Request*>& being_served);
+  // The oldest request of the user with the fewest among those being served. A user who has
+  // `most_of_one_user` of them waits, so that a directory that hangs does not hold up the others.
+  std::optional<Request> next(const std::vector<const Request*>& being_served,
+                              std::int64_t most_of_one_user);
 
  private:
   struct Allowance {

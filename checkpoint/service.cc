@@ -30,7 +30,7 @@ constexpr std::size_t kMostWaiting = 1000;
 constexpr std::size_t kMostReport = 2048;
 // The engine keeps to the time limit. Hashing and the file system may need as long again; a process
 // that exceeds even this hangs.
-constexpr int kPatienceFactor = 4;
+constexpr int kPatienceFactor = 2;
 constexpr seconds kPatience{60};
 constexpr milliseconds kRetryPace{1000};
 
@@ -99,7 +99,8 @@ void Service::accept(const SpoolRequest& taken, SteadyTime now) {
 
 void Service::start_due(SteadyTime now) {
   while (static_cast<std::int64_t>(requests(false).size()) < config_.dumps_at_a_time) {
-    const auto request = queue_.next(requests(false));
+    const auto most_of_one_user = std::max<std::int64_t>(1, config_.dumps_at_a_time - 1);
+    const auto request = queue_.next(requests(false), most_of_one_user);
     if (!request) return;
     start(*request, false, now);
   }

@@ -261,7 +261,7 @@ Outcome<void> Work::enter_job() const {
 }
 
 Outcome<pid_t> Work::restore(const UserDirectory& image) {
-  // What the program leaves behind remains below us, so that it can be found and ended.
+  // The program becomes our child when criu ends, and what it leaves behind remains below us.
   ::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
   const SteadyTime last = std::min(steady_clock::now() + kPidPatience, deadline_);
   while (true) {
@@ -364,8 +364,10 @@ Outcome<UserRecord> find_owner(const Request& request) {
   return **std::move(user);
 }
 
-Outcome<void> become(const UserRecord& user) {
-  if (auto became = become_owner(user); !became) return refuse("refused", became.error().message());
+Outcome<void> become(const UserRecord& user, Action action) {
+  const EngineUse use = action == Action::kResume ? EngineUse::kRestore : EngineUse::kDump;
+  if (auto became = become_owner(user, use); !became)
+    return refuse("refused", became.error().message());
   ::umask(0077);
   return {};
 }
@@ -382,7 +384,8 @@ void serve(const Request& request, const Config& config, const std::string& engi
   const bool resumes = request.action == Action::kResume;
   const Outcome<void> entered = resumes ? work.enter_job() : Outcome<void>{};
   // Without becoming the owner, nothing of the owner's is touched.
-  if (const auto became = become(*user); !became) return report(tl::unexpected(became.error()));
+  if (const auto became = become(*user, request.action); !became)
+    return report(tl::unexpected(became.error()));
   const Outcome<Done> outcome = !entered  ? tl::unexpected(entered.error())
                                 : resumes ? work.resume()
                                           : work.checkpoint();
@@ -399,7 +402,8 @@ void clean_up(const Request& request, const Report& report) {
   if (!user) return report(tl::unexpected(user.error()));
   Request known = request;
   known.owner.user = user->name;
-  if (const auto became = become(*user); !became) return report(tl::unexpected(became.error()));
+  if (const auto became = become(*user, request.action); !became)
+    return report(tl::unexpected(became.error()));
   static_cast<void>(drop_capabilities());
   const Outcome<Done> outcome = refuse("interrupted", "the service's process for it was ended");
   answer(known, outcome);

@@ -51,13 +51,14 @@ TEST(RequestQueueTest, PrefersTheUserWithTheFewestBeingServed) {
   for (const char* job : {"1", "2", "3"})
     ASSERT_EQ(queue.add(request(1000, job), {}, {}), Added::kYes);
   ASSERT_EQ(queue.add(request(1001, "4"), {}, {}), Added::kYes);
-  const auto first = queue.next({});
+  const auto first = queue.next({}, 2);
   ASSERT_TRUE(first);
   EXPECT_EQ(first->owner.job, "1");
-  EXPECT_EQ(queue.next({&*first})->owner.job, "4");
-  EXPECT_EQ(queue.next({&*first})->owner.job, "2");
-  EXPECT_EQ(queue.next({&*first})->owner.job, "3");
-  EXPECT_FALSE(queue.next({}));
+  EXPECT_EQ(queue.next({&*first}, 1)->owner.job, "4");
+  EXPECT_FALSE(queue.next({&*first}, 1)) << "this user has one being served";
+  EXPECT_EQ(queue.next({&*first}, 2)->owner.job, "2");
+  EXPECT_EQ(queue.next({}, 1)->owner.job, "3");
+  EXPECT_FALSE(queue.next({}, 1));
 }
 
 }  // namespace

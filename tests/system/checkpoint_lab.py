@@ -112,7 +112,9 @@ class Job:
         self.log = directory.parent / f"job-{self.id}.log"
 
     def signal(self):
-        """As schedulers do: only the first process gets it."""
+        """As schedulers do: only the first process gets it. Not before the script knows the
+        program's pid, which it would otherwise leave out of its request."""
+        wait_knows_program(self)
         self.process.send_signal(signal.SIGUSR2)
 
     def wait(self):

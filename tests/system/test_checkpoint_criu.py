@@ -14,7 +14,7 @@ import checkpoint_lab
 import harness
 import pytest
 from checkpoint_lab import (LAYOUTS, failure, is_running, lines, processes_in, program_of,
-                            wait_knows_program, wait_lines)
+                            wait_lines)
 from harness import wait_for
 
 MISSING = checkpoint_lab.what_is_missing()
@@ -49,7 +49,6 @@ def node(work, criu):
 
 
 def save(node, job):
-    wait_knows_program(job)
     job.signal()
     assert job.wait() == 99, node.log()
 
@@ -177,7 +176,6 @@ def test_what_could_not_be_resumed_is_not_saved_and_runs_on(node, reason):
     job = node.job(node.alice, directory)
     wait_lines(directory)
     program = program_of(job)
-    wait_knows_program(job)
     job.signal()
     assert failure(directory).startswith(f"{reason}: ")
     wait_lines(directory)
@@ -266,7 +264,6 @@ def test_a_program_larger_than_allowed_runs_on(node):
     directory = node.directory(node.alice, program=python_program("x = bytes(8 << 20)"))
     job = node.job(node.alice, directory)
     wait_lines(directory)
-    wait_knows_program(job)
     job.signal()
     assert failure(directory).startswith("too_large: ")
     wait_lines(directory)
@@ -279,7 +276,6 @@ def test_a_program_runs_on_when_criu_is_killed_while_it_saves(node):
     job = node.job(node.alice, directory)
     wait_lines(directory)
     program = program_of(job)
-    wait_knows_program(job)
     for _ in range(3):
         (directory / "checkpoint_failed").unlink(missing_ok=True)
         job.signal()
