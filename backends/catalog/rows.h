@@ -60,6 +60,7 @@ class RowReader {
                           const std::function<bool(JobEntry&&)>& use);
   // The ids of the jobs with this id of the scheduler, in no order.
   Result<std::vector<std::int64_t>> jobs_with_id(std::string_view job_id);
+  NameReader& names() noexcept { return names_; }
   void forget() { names_.forget(); }
 
  private:

@@ -71,7 +71,7 @@ class SegmentRuns {
         db_(reader.db()),
         request_(request),
         budget_(budget),
-        names_(db_),
+        names_(reader.rows().names()),
         by_time_(db_, select("ended >= ? AND ended < ?")),
         by_user_(db_, select("ended >= ? AND ended < ? AND user = ?", "INDEXED BY later_user")),
         by_account_(db_,
@@ -157,9 +157,7 @@ class SegmentRuns {
   }
 
   void begin_transaction() {
-    if (!reader_.begin()) return;
-    names_.forget();
-    ids_.reset();
+    if (reader_.begin()) ids_.reset();
   }
 
   // Each day, or part of one, that was asked for and may have runs, in a transaction of its own.
@@ -252,7 +250,7 @@ class SegmentRuns {
   sqlite::Connection& db_;
   const Searchable::RunRequest& request_;
   Budget& budget_;
-  NameReader names_;
+  NameReader& names_;
   struct Ids {
     std::vector<std::int64_t> users;
     std::vector<std::int64_t> accounts;
@@ -282,7 +280,7 @@ class SegmentSums {
                .stop = {},
                .visibility = {}},
         runs_(reader, asked_, budget),
-        names_(db_),
+        names_(reader.rows().names()),
         select_(db_, "SELECT time, name, data FROM sums WHERE kind = ? AND time >= ? AND time < ?"),
         has_runs_(db_, "SELECT 1 FROM later WHERE ended >= ? AND ended < ? LIMIT 1") {}
 
@@ -422,7 +420,7 @@ class SegmentSums {
   Budget& budget_;
   const Searchable::RunRequest asked_;
   SegmentRuns runs_;
-  NameReader names_;
+  NameReader& names_;
   sqlite::Statement select_;
   sqlite::Statement has_runs_;
 };

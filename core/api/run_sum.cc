@@ -68,7 +68,8 @@ RunTotals& RunTotals::operator-=(const RunTotals& other) {
   RunSum::operator-=(other);
   for (const auto& [finding, jobs_with] : other.findings) {
     const auto found = findings.try_emplace(finding).first;
-    if ((found->second -= jobs_with) == 0) findings.erase(found);
+    found->second -= jobs_with;
+    if (found->second == 0) findings.erase(found);
   }
   return *this;
 }
