@@ -57,6 +57,12 @@ bool is_harmless_device(const struct stat& file) {
          (number == kMemory || number == kTty || (number >= kFirstPts && number <= kLastPts));
 }
 
+// As NLMSG_OK, which compares numbers of different signs.
+bool is_whole(const nlmsghdr* header, int left) {
+  return left >= static_cast<int>(sizeof *header) && header->nlmsg_len >= sizeof *header &&
+         header->nlmsg_len <= static_cast<std::uint32_t>(left);
+}
+
 // The peers of all Unix sockets of this network namespace, as sock_diag(7) has them; /proc/net/unix
 // does not.
 std::map<std::uint64_t, std::uint64_t> unix_peers() {
@@ -77,7 +83,7 @@ std::map<std::uint64_t, std::uint64_t> unix_peers() {
   while (true) {
     auto left = static_cast<int>(::recv(netlink.get(), buffer.data(), buffer.size(), 0));
     if (left <= 0) return peers;
-    for (auto* header = reinterpret_cast<nlmsghdr*>(buffer.data()); NLMSG_OK(header, left);
+    for (auto* header = reinterpret_cast<nlmsghdr*>(buffer.data()); is_whole(header, left);
          header = NLMSG_NEXT(header, left)) {
       if (header->nlmsg_type != SOCK_DIAG_BY_FAMILY) return peers;
       const auto* found = static_cast<unix_diag_msg*>(NLMSG_DATA(header));
