@@ -46,7 +46,7 @@ std::string link_target(const std::string& link) {
   return target;
 }
 
-// Memory's devices (null, zero, random) and terminals; what stands for hardware cannot be saved.
+// Memory's devices (null, zero, random) and terminals; those of real hardware cannot be saved.
 bool is_harmless_device(const struct stat& file) {
   constexpr unsigned kMemory = 1;
   constexpr unsigned kTty = 5;

@@ -96,10 +96,7 @@ void FieldWriter::count(const JobRow& row, std::int64_t jobs) {
   const auto name = [&](QueryField field, const std::optional<std::string>& text) {
     return names_.id(name_field(field), text).value_or(0);
   };
-  constexpr std::int64_t kDayNs = kDay * kSecond;
-  // Rounded down, also before 1970.
-  const std::int64_t time = row.time.nanoseconds;
-  const std::int64_t day = time / kDayNs - (time % kDayNs < 0 ? 1 : 0);
+  const std::int64_t day = unit_of(row.time.nanoseconds, kDay * kSecond);
   daily_[{day, name(QueryField::kCluster, row.cluster), name(QueryField::kUser, row.user),
           name(QueryField::kAccount, row.account), name(QueryField::kPartition, row.partition),
           row.verified ? 1 : 0}] += jobs;

@@ -25,6 +25,11 @@ std::string read_name(sqlite::Statement& select, std::int64_t id);
 inline constexpr const char* kSelectName =
     "SELECT text, typeof(text) = 'blob' FROM names WHERE id = ?";
 
+// id and text of the names of a field that are this text but for case.
+inline constexpr const char* kSelectSameNames =
+    "SELECT id, text FROM names WHERE field = ? AND text = ? COLLATE NOCASE AND typeof(text) = "
+    "'text'";
+
 class NameReader {
  public:
   explicit NameReader(sqlite::Connection& db);

@@ -178,9 +178,7 @@ class SegmentRuns {
 
   std::vector<std::int64_t> ids_of(QueryField field, const std::string& text) {
     std::vector<std::int64_t> ids;
-    sqlite::Statement find(db_,
-                           "SELECT id FROM names WHERE field = ? AND text = ? COLLATE NOCASE "
-                           "AND typeof(text) = 'text'");
+    sqlite::Statement find(db_, kSelectSameNames);
     find.bind(name_field(field), std::string_view(text));
     while (find.step()) ids.push_back(find.integer(0));
     return ids;
@@ -496,9 +494,10 @@ Result<std::uint64_t> count_unfinished(ReaderPool& pool, Timestamp from, Timesta
   if (!segments) return segments.error();
   std::uint64_t jobs = 0;
   for (const SegmentInfo& info : *segments) {
-    auto lent = pool.lend(info.id);
-    if (!lent && lent.error().kind() == ErrorKind::kVanished) continue;
-    if (!lent) return lent.error();
+    std::vector<std::string> problems;
+    auto lent = pool.lend_or_note(info, problems);
+    if (!problems.empty()) return Error{ErrorKind::kTransient, problems.front()};
+    if (!lent) continue;
     SearchReader& reader = **lent;
     reader.begin();
     if (visibility.all) {

@@ -22,7 +22,8 @@ Result<Searchable::RunAnswer> read_sums(ReaderPool& pool, const Clock& clock,
                                         const Searchable::SumRequest& request,
                                         const std::function<void(const RunSumRow&)>& use);
 
-// Searchable::unfinished(). Fails if a segment cannot be read: the count would be wrong.
+// Searchable::unfinished(). Fails if a segment cannot be read, or is being rewritten: the count
+// would be wrong.
 Result<std::uint64_t> count_unfinished(ReaderPool& pool, Timestamp from, Timestamp until,
                                        const Visibility& visibility);
 

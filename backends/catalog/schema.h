@@ -44,6 +44,10 @@ inline constexpr std::size_t kBlockBytes = 64
 inline constexpr std::int64_t kChunkJobs = 256;    // jobs.id / kChunkJobs is the chunk
 inline constexpr std::int64_t kSegmentJobs = 250'000;  // then the next segment begins
 inline constexpr std::int64_t kDay = 86'400;           // seconds
+// Which unit of time (a day, ...) this is in. Rounded down, also before 1970.
+constexpr std::int64_t unit_of(std::int64_t time, std::int64_t unit) noexcept {
+  return time / unit - (time % unit < 0 ? 1 : 0);
+}
 
 enum class ContentKind : std::uint8_t { kScript = 0, kEnvironment = 1, kRecord = 2 };
 

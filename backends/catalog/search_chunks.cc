@@ -100,9 +100,7 @@ TimeSpan time_span(const Query& query) {
 
 FieldIndex::FieldIndex(SearchReader& reader)
     : reader_(reader),
-      equal_names_(reader.db(),
-                   "SELECT id, text FROM names WHERE field = ? AND text = ? COLLATE NOCASE "
-                   "AND typeof(text) = 'text'"),
+      equal_names_(reader.db(), kSelectSameNames),
       names_between_(reader.db(),
                      "SELECT id, text FROM names WHERE field = ?1 AND text >= ?2 COLLATE NOCASE "
                      "AND text < ?3 COLLATE NOCASE AND typeof(text) = 'text'"),

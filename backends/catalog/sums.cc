@@ -4,7 +4,6 @@
 
 #include "backends/catalog/block.h"
 #include "backends/catalog/rows.h"
-#include "backends/catalog/schema.h"
 
 namespace scriptorium::catalog {
 namespace {

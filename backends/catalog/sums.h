@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backends/catalog/names.h"
+#include "backends/catalog/schema.h"
 #include "core/api/kit/sqlite/connection.h"
 #include "core/api/run_sum.h"
 
@@ -27,11 +28,6 @@ inline constexpr std::size_t kWastefulOfDay = 10;
 // Parameters: the day, and kWastefulOfDay - 1. No row: the day has no more than are known.
 inline constexpr const char* kSelectLeastWasteful =
     "SELECT waste FROM wasteful WHERE day = ? ORDER BY waste DESC LIMIT 1 OFFSET ?";
-
-// Rounded down, also before 1970.
-constexpr std::int64_t unit_of(std::int64_t seconds, std::int64_t unit) noexcept {
-  return seconds / unit - (seconds % unit < 0 ? 1 : 0);
-}
 
 // `sums.data`: the figures, then for each finding its names.id and in how many jobs it occurs.
 struct StoredSum {

@@ -119,7 +119,6 @@ std::optional<QueryField> field_of(SumBy by) {
 
 // The search for the jobs of a row; nothing where the query language has none.
 std::optional<Query> search_of(const RunSums& sums, std::string name) {
-  constexpr std::string_view kUnverified = " (unverified)";
   const query::SumPeriod& period = sums.period();
   const Timestamp from = period.from.value_or(Timestamp{});
   if (name.starts_with('(')) return std::nullopt;  // (no usage), (unknown), (none)
@@ -137,8 +136,8 @@ std::optional<Query> search_of(const RunSums& sums, std::string name) {
   if (!field || name.find('*') != std::string::npos) return std::nullopt;
   Query query{.kind = Query::Kind::kAnd};
   if (field == QueryField::kUser) {
-    const bool is_verified = !name.ends_with(kUnverified);
-    if (!is_verified) name.resize(name.size() - kUnverified.size());
+    const bool is_verified = !name.ends_with(kUnverifiedMark);
+    if (!is_verified) name.resize(name.size() - kUnverifiedMark.size());
     query.children.push_back(with_value(*field, std::move(name)));
     query.children.push_back(with_value(QueryField::kVerified, is_verified ? "true" : "false"));
   } else {

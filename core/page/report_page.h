@@ -41,7 +41,7 @@ struct ReportAnswer {
 };
 // What is read beside the sums, at a price.
 struct ReportParts {
-  bool wasteful = false;    // the most wasteful jobs, and the days
+  bool wasteful = false;    // the most wasteful jobs
   bool unfinished = false;  // how many jobs of the period have no known end
 };
 // From the first of the stores that has runs, in at most ten seconds.

@@ -335,6 +335,16 @@ TEST_F(RunsTest, JobsWithoutAnEndAreThoseThatASearchFinds) {
   EXPECT_TRUE(Maintenance(config, lab_.clock()).check({})->findings.empty());
 }
 
+TEST_F(RunsTest, JobsWithoutAnEndAreNotCountedWhileASegmentIsBeingRewritten) {
+  EXPECT_TRUE(lab_.search().unfinished({0}, {1}, {}));
+  auto db = sqlite::Connection::open(catalog_file(lab_.root()),
+                                     sqlite::Connection::Mode::kReadWrite, "test");
+  ASSERT_TRUE((*db)->execute("UPDATE segments SET state = 2 WHERE id = 1"));
+  const auto jobs = lab_.search().unfinished({0}, {1}, {});
+  ASSERT_FALSE(jobs) << "a job may be in two segments now";
+  EXPECT_EQ(jobs.error().kind(), ErrorKind::kTransient);
+}
+
 TEST_F(RunsTest, AfterTheDeadlineNothingIsSaidToBeComplete) {
   const SteadyTime over = lab_.clock().steady();
   const auto runs = lab_.search().runs({.deadline = over}, [](const JobRun&) {});
