@@ -121,10 +121,9 @@ void add_named_accounts(sqlite::Connection& db) {
   fields.flush();
 }
 
-// Format 7 keeps sums of the runs, and has more indices.
+// Format 7 keeps sums of the runs.
 void add_sums(sqlite::Connection& db) {
   constexpr std::uint64_t kRunsAtOnce = 10'000;
-  create_new_tables(db);
   db.execute(std::string("INSERT INTO unfinished SELECT time, id FROM jobs WHERE ") +
              kIsUnfinished);
   NameReader texts(db);
@@ -162,7 +161,8 @@ bool convert_tables(sqlite::Connection& db, std::int64_t format) {
       count_jobs_only(db);
       add_named_accounts(db);
     }
-    add_sums(db);
+    add_newer_tables(db, format);
+    if (format < 7) add_sums(db);
   }
   db.run("UPDATE meta SET value = ? WHERE key = 'format'", kFormat);
   return db.execute("COMMIT");

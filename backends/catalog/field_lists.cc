@@ -36,8 +36,8 @@ FieldReader::FieldReader(sqlite::Connection& db)
     : between_(db, "SELECT id, list FROM fields WHERE id BETWEEN ? AND ? ORDER BY id"),
       one_(db, "SELECT list FROM fields WHERE id = ?") {}
 
-void FieldReader::for_each(std::int64_t field, const Use& use) {
-  between_.bind(field_key(field, 0), field_key(field + 1, 0) - 1);
+void FieldReader::for_each(std::int64_t field, Chunks chunks, const Use& use) {
+  between_.bind(field_key(field, chunks.first), field_key(field, chunks.last));
   while (between_.step()) use(between_.integer(0), between_.text(1));
 }
 

@@ -17,8 +17,9 @@ namespace scriptorium::catalog {
 constexpr std::int64_t field_key(std::int64_t field, std::int64_t chunk) noexcept {
   return field * (std::int64_t{1} << 32) + chunk;
 }
+inline constexpr std::int64_t kLastChunk = 0xffff'ffff;
 constexpr std::int64_t field_of_key(std::int64_t key) noexcept { return key >> 32; }
-constexpr std::int64_t chunk_of_key(std::int64_t key) noexcept { return key & 0xffff'ffff; }
+constexpr std::int64_t chunk_of_key(std::int64_t key) noexcept { return key & kLastChunk; }
 
 // The values of `fields.list`, ascending. Nothing for a damaged list, which may have any value.
 std::optional<std::vector<std::int64_t>> unpack_values(std::string_view list);
@@ -32,9 +33,14 @@ class FieldReader {
  public:
   explicit FieldReader(sqlite::Connection& db);
 
-  // The lists of a field, in the order of the keys. The view is valid during the call.
+  // The lists of a field and these chunks, in the order of the keys. The view is valid during the
+  // call.
+  struct Chunks {
+    std::int64_t first = 0;
+    std::int64_t last = kLastChunk;
+  };
   using Use = std::function<void(std::int64_t key, std::string_view list)>;
-  void for_each(std::int64_t field, const Use& use);
+  void for_each(std::int64_t field, Chunks chunks, const Use& use);
   // Nothing if the chunk has no value of the field, or a damaged list.
   std::optional<std::vector<std::int64_t>> values(std::int64_t field, std::int64_t chunk);
 

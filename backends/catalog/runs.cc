@@ -23,8 +23,6 @@ namespace {
 using Use = std::function<void(const JobRun&)>;
 using RunAnswer = Searchable::RunAnswer;
 
-// A job's environment may claim any uid.
-const std::string kIfVerified = " AND flags & " + std::to_string(kVerifiedFlag);
 constexpr std::uint64_t kRunsBetweenChecks = 256;
 
 std::int64_t seconds_of(Timestamp time) { return time.nanoseconds / kSecond; }
@@ -77,6 +75,7 @@ class SegmentRuns {
         by_account_(db_,
                     select("ended >= ? AND ended < ? AND account = ?", "INDEXED BY later_account")),
         one_(db_, select("job = ? AND event = ?")),
+        of_job_(db_, "SELECT cluster, uid, flags, modules FROM jobs WHERE id = ?"),
         wasteful_(db_, "SELECT waste, job, event FROM wasteful WHERE day = ? ORDER BY waste DESC"),
         least_(db_, kSelectLeastWasteful) {}
 
@@ -86,10 +85,12 @@ class SegmentRuns {
     each_day([&](std::int64_t begin, std::int64_t end) { read_within(begin, end, use); });
   }
 
-  // The same for those alone of which one may be among the most wasteful; for a reader who sees all
-  // jobs.
+  // The same for those alone of which one may be among the most wasteful.
   void read_wasteful(MostWasteful& most) {
+    most_ = &most;
     const auto add = [&](FoundRun&& found) { most.add(std::move(found)); };
+    // What is known is of all users' runs.
+    if (!request_.visibility.all || request_.most_wasteful > kWastefulOfDay) return read(add);
     std::vector<std::pair<std::int64_t, std::int64_t>> parts;
     each_day([&](std::int64_t begin, std::int64_t end) {
       const std::int64_t day = unit_of(begin, kDay) * kDay;
@@ -140,20 +141,15 @@ class SegmentRuns {
 
  private:
   // Where they are in the statements.
-  enum Column { kUserId = kRunColumnCount, kEvent, kRecord, kModules, kCluster, kUid };
+  enum Column { kWaste = kRunColumnCount, kUserId, kJob, kEvent, kRecord };
 
-  bool is_restricted() const noexcept { return !request_.visibility.all; }
-  static std::string column_of_job(const std::string& name, bool is_asked,
-                                   const std::string& condition = "") {
-    return is_asked ? ", (SELECT " + name + " FROM jobs WHERE id = later.job" + condition + ")"
-                    : ", NULL";
-  }
-  std::string select(const std::string& where, const std::string& with = "") const {
-    return std::string("SELECT ") + kRunColumns + ", user, event, record" +
-           column_of_job("modules", request_.modules) +
-           column_of_job("cluster", request_.origin || is_restricted()) +
-           column_of_job("uid", is_restricted(), kIfVerified) + " FROM later " + with + " WHERE " +
-           where;
+  static std::string select(const std::string& where, const std::string& with = "") {
+    // wasted_core_seconds()
+    const std::string waste = "ifnull(unused_core_seconds, 0) + " +
+                              std::to_string(kCoreHoursOfGpuHour) +
+                              " * ifnull(unused_gpu_seconds, 0)";
+    return std::string("SELECT ") + kRunColumns + ", " + waste +
+           ", user, job, event, record FROM later " + with + " WHERE " + where;
   }
 
   void begin_transaction() {
@@ -206,6 +202,7 @@ class SegmentRuns {
                 const std::vector<std::int64_t>& without = {}) {
     while (row.step()) {
       if (++seen_ % kRunsBetweenChecks == 0 && budget_.is_over()) break;
+      if (most_ != nullptr && row.number(kWaste) <= most_->least()) continue;
       if (!without.empty() && std::ranges::binary_search(without, row.integer(kUserId))) continue;
       if (auto found = found_in(row)) use(*std::move(found));
     }
@@ -235,13 +232,24 @@ class SegmentRuns {
   std::optional<FoundRun> found_in(const sqlite::Statement& row) {
     auto run = read_run(row, 0, names_);
     if (!run) return std::nullopt;
-    if (!row.is_null(kUid)) run->uid = names_.text(row.integer(kUid));
-    if (!row.is_null(kCluster)) run->cluster = names_.text(row.integer(kCluster));
+    if (request_.origin || request_.modules || !request_.visibility.all)
+      add_of_job(*run, row.integer(kJob));
     if (!is_visible(*run, request_.visibility)) return std::nullopt;
-    if (!row.is_null(kModules)) run->modules = split_lines(names_.text(row.integer(kModules)));
     if (request_.origin) run->key = row.text(kEvent);
     return FoundRun{
         .run = *std::move(run), .segment = reader_.segment(), .record = row.integer(kRecord)};
+  }
+
+  void add_of_job(JobRun& run, std::int64_t job) {
+    if (of_job_.bind(job).step()) {
+      run.cluster = names_.text(of_job_.integer(0));
+      // For is_visible(). A job's environment may claim any uid.
+      const bool has_uid = !request_.visibility.all && (of_job_.integer(2) & kVerifiedFlag) != 0;
+      if (has_uid && !of_job_.is_null(1)) run.uid = names_.text(of_job_.integer(1));
+      if (request_.modules && !of_job_.is_null(3))
+        run.modules = split_lines(names_.text(of_job_.integer(3)));
+    }
+    of_job_.reset();
   }
 
   SearchReader& reader_;
@@ -258,8 +266,10 @@ class SegmentRuns {
   sqlite::Statement by_user_;
   sqlite::Statement by_account_;
   sqlite::Statement one_;
+  sqlite::Statement of_job_;
   sqlite::Statement wasteful_;
   sqlite::Statement least_;
+  MostWasteful* most_ = nullptr;  // null: all are asked for
   std::uint64_t seen_ = 0;
 };
 
@@ -451,12 +461,10 @@ Result<RunAnswer> read_runs(ReaderPool& pool, const Clock& clock,
                             const Searchable::RunRequest& request, const Use& use) {
   Budget budget(clock, request.deadline, request.stop);
   MostWasteful most(request.most_wasteful);
-  const bool is_known = request.visibility.all && request.most_wasteful <= kWastefulOfDay;
   auto answer = each_segment(pool, budget, [&](SearchReader& reader) {
     SegmentRuns runs(reader, request, budget);
-    if (request.most_wasteful > 0 && is_known) return runs.read_wasteful(most);
+    if (request.most_wasteful > 0) return runs.read_wasteful(most);
     runs.read([&](FoundRun&& found) {
-      if (request.most_wasteful > 0) return most.add(std::move(found));
       if (request.with_event && request.with_event(found.run))
         found.run.event = runs.event_of(found);
       use(found.run);

@@ -98,7 +98,7 @@ CREATE TABLE daily(day INTEGER NOT NULL, cluster INTEGER NOT NULL, user INTEGER 
 )sql";
 
 // What format 7 has beside format 6.
-constexpr const char* kNewTables = R"sql(
+constexpr const char* kTablesOf7 = R"sql(
 -- What the runs of a time had (sums.h). name: names.id of kNameOfSums.
 CREATE TABLE sums(kind INTEGER NOT NULL, time INTEGER NOT NULL, name INTEGER NOT NULL,
                   data BLOB NOT NULL, PRIMARY KEY(kind, time, name)) WITHOUT ROWID;
@@ -108,11 +108,26 @@ CREATE TABLE wasteful(day INTEGER NOT NULL, waste INTEGER NOT NULL, job INTEGER 
 -- The jobs that have a user and no known end. time: of jobs.
 CREATE TABLE unfinished(time INTEGER NOT NULL, job INTEGER NOT NULL, PRIMARY KEY(time, job))
   WITHOUT ROWID;
--- For a reader who sees the runs of one person, or of one account.
-CREATE INDEX later_user ON later(user, ended) WHERE ended NOT NULL;
+-- For a reader who sees the runs of one account.
 CREATE INDEX later_account ON later(account, ended) WHERE ended NOT NULL;
 CREATE INDEX jobs_family ON jobs(family, time) WHERE family NOT NULL;
 )sql";
+
+// And format 8.
+constexpr const char* kIndicesOf8 = R"sql(
+-- One person's runs, with all that is asked of them, as they lie far apart in `later`. Format 7 has
+-- an index of that name with less.
+DROP INDEX IF EXISTS later_user;
+CREATE INDEX later_user ON later(user, ended, verified, account, partition, core_seconds,
+                                 unused_core_seconds, gpu_seconds, unused_gpu_seconds, nodes,
+                                 findings, programs, record) WHERE ended NOT NULL;
+-- One person's jobs, and those whose owner may not be known.
+CREATE INDEX jobs_owner ON jobs(owner, time);
+CREATE INDEX jobs_alone ON jobs(time) WHERE event IS NULL;
+)sql";
+
+// That of kSegmentTables alone.
+constexpr std::int64_t kFormatOfTables = 6;
 
 std::string other_format(std::int64_t format) {
   return "is a catalog of format " + std::to_string(format) + "; this version uses format " +
@@ -141,12 +156,15 @@ bool create_segment_tables(sqlite::Connection& db, std::int64_t segment) {
   db.execute("PRAGMA auto_vacuum = INCREMENTAL");
   db.execute("BEGIN IMMEDIATE");
   db.execute(kSegmentTables);
-  create_new_tables(db);
+  add_newer_tables(db, kFormatOfTables);
   db.run("INSERT INTO meta VALUES('format', ?), ('segment', ?)", kFormat, segment);
   return db.execute("COMMIT");
 }
 
-bool create_new_tables(sqlite::Connection& db) { return db.execute(kNewTables); }
+void add_newer_tables(sqlite::Connection& db, std::int64_t format) {
+  if (format < 7) db.execute(kTablesOf7);
+  if (format < 8) db.execute(kIndicesOf8);
+}
 
 bool prepare_writer(sqlite::Connection& db) {
   return db.execute(

@@ -8,7 +8,7 @@
 #include "core/api/query.h"
 #include "core/base/result.h"
 
-// The catalog on disk, format 7:
+// The catalog on disk, format 8:
 //
 //   ROOT/catalog.db             which segments exist, and the families
 //   ROOT/segments/000001.db     the jobs that arrived in one period, with their contents and index
@@ -37,7 +37,7 @@
 // changed), never too little.
 namespace scriptorium::catalog {
 
-inline constexpr std::int64_t kFormat = 7;
+inline constexpr std::int64_t kFormat = 8;
 inline constexpr std::int64_t kOldestFormat = 2;
 inline constexpr std::size_t kBlockBytes = 64
                                            << 10;  // raw contents of a block, before it is sealed
@@ -91,8 +91,8 @@ std::string lock_file(const std::string& root);
 // Creates the tables in an empty database. The file exists with the right owner and mode.
 bool create_catalog_tables(sqlite::Connection& db);
 bool create_segment_tables(sqlite::Connection& db, std::int64_t segment);
-// Those of them that format 7 has beside format 6.
-bool create_new_tables(sqlite::Connection& db);
+// Those tables and indices of a segment that a file of this format lacks.
+void add_newer_tables(sqlite::Connection& db, std::int64_t format);
 
 // What every connection sets: cache, busy timeout, secure_delete and, for a writer, WAL and
 // synchronous = FULL.

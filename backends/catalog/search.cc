@@ -184,6 +184,9 @@ Result<void> Search::open_segments() {
     sqlite::Statement newest(reader.db(), "SELECT max(newest) FROM chunks");
     if (newest.bind().step() && !newest.is_null(0)) segment->newest = newest.integer(0);
     newest.reset();
+    const bool is_too_old = std::ranges::all_of(
+        branches_, [&](const Branch& branch) { return segment->newest < branch.span.from; });
+    if (is_too_old) segment->newest.reset();
     if (!reader.db().ok() && budget_.was_over()) segment->newest = kLastTime;
     if (auto checked = check(*segment, true); !checked) return checked.error();
     segments_.push_back(std::move(segment));
@@ -222,8 +225,9 @@ Result<void> Search::plan(SegmentSearch& segment) {
   const std::int64_t newest = counts_ ? kLastTime : below_.time;
   segment.planned = true;
   for (const Branch& branch : branches_) {
-    segment.branches.push_back(std::make_unique<BranchSearch>(
-        *segment.reader, branch, request_.visibility, budget_, *taker_, segment.found, newest));
+    segment.branches.push_back(
+        std::make_unique<BranchSearch>(*segment.reader, branch, request_.visibility, budget_,
+                                       *taker_, segment.found, newest, limits_.jobs_of_owners));
     segment.branches.back()->plan();
     if (!segment.reader->db().ok() || budget_.was_over()) break;
   }

@@ -13,6 +13,9 @@ namespace scriptorium::catalog {
 struct SearchLimits {
   // Counts and facets over texts: of the newest matches.
   std::size_t sample = 10'000;
+  // So many jobs of the owners that a query leaves, or fewer, are read one by one; of more, whole
+  // chunks.
+  std::size_t jobs_of_owners = 16'384;
   // How long a read transaction may last: the writer's -wal grows meanwhile.
   std::chrono::milliseconds snapshot{500};
 };

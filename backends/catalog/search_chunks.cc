@@ -139,7 +139,9 @@ IdSet FieldIndex::chunks_of_values(std::int64_t field, std::vector<std::int64_t>
   IdSet set;
   if (values.empty()) return set;
   std::sort(values.begin(), values.end());
-  fields_.for_each(field, [&](std::int64_t key, std::string_view list) {
+  // The keys of kAccountsOfOwner have owners.
+  const FieldReader::Chunks chunks = field == kAccountsOfOwner ? FieldReader::Chunks{} : limit_;
+  fields_.for_each(field, chunks, [&](std::int64_t key, std::string_view list) {
     if (may_have_value(list, values)) set.add(chunk_of_key(key));
   });
   return set;
@@ -147,7 +149,7 @@ IdSet FieldIndex::chunks_of_values(std::int64_t field, std::vector<std::int64_t>
 
 IdSet FieldIndex::chunks_of_range(std::int64_t field, std::int64_t from, std::int64_t to) {
   IdSet set;
-  fields_.for_each(field, [&](std::int64_t key, std::string_view list) {
+  fields_.for_each(field, limit_, [&](std::int64_t key, std::string_view list) {
     if (may_have_value(list, from, to)) set.add(chunk_of_key(key));
   });
   return set;

@@ -28,6 +28,9 @@ class FieldIndex {
  public:
   explicit FieldIndex(SearchReader& reader);
 
+  // Other chunks are not asked for from now on, and may be named or not.
+  void limit(FieldReader::Chunks chunks) noexcept { limit_ = chunks; }
+
   IdSet chunks(const Query& query);
   IdSet visible_chunks(const Visibility& visibility);
   // owners.id of the blocks that hold the scripts of such jobs, ascending; nothing if it can be
@@ -49,6 +52,7 @@ class FieldIndex {
   std::optional<std::int64_t> uid_name(std::string_view text);
 
   SearchReader& reader_;
+  FieldReader::Chunks limit_;
   sqlite::Statement equal_names_;
   sqlite::Statement names_between_;
   FieldReader fields_;

@@ -27,7 +27,7 @@ bool is_list(QueryField field) {
 
 // A job with these columns and its outcome, as far as field_values() needs it.
 JobRow row_for(SearchReader& reader, QueryField field, const RawJob& job) {
-  JobRow row = job.id == 0 ? JobRow{} : reader.outcome(job.id);
+  JobRow row = job.id == 0 ? JobRow{} : reader.with_names(reader.outcome(job.id));
   row.time = Timestamp{job.time};
   row.complete = (job.flags & kIncompleteFlag) == 0;
   row.verified = (job.flags & kVerifiedFlag) != 0;

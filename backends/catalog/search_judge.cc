@@ -28,6 +28,9 @@ JobRow row_with(QueryField field, std::string_view text) {
     case QueryField::kModule: row.modules = split_lines(text); break;
     case QueryField::kDirective: row.directives = split_lines(text); break;
     case QueryField::kSoftware: row.software = split_lines(text); break;
+    case QueryField::kState: row.state = value; break;
+    case QueryField::kNode: row.nodes = split_lines(text); break;
+    case QueryField::kFinding: row.findings = split_lines(text); break;
     default: break;
   }
   return row;
@@ -82,7 +85,7 @@ bool VisibleJobs::has(const RawJob& job) {
   return answer->second;
 }
 
-const JobRow& Judge::outcome_of(const RawJob& job) {
+const RawOutcome& Judge::outcome_of(const RawJob& job) {
   if (std::exchange(outcome_job_, job.id) != job.id) outcome_ = reader_.outcome(job.id);
   return outcome_;
 }
@@ -91,6 +94,22 @@ bool Judge::name_holds(std::size_t leaf, std::int64_t id, const Query& query) {
   return id != 0 && remembered(memos_[leaf], id, [&](std::string_view name) {
            return field_matches(query, row_with(query.field, name));
          });
+}
+
+bool Judge::outcome_holds(std::size_t leaf, const RawJob& job) {
+  const Query& query = condition_.leaves()[leaf].query;
+  const RawOutcome& outcome = outcome_of(job);
+  switch (query.field) {
+    case QueryField::kState: return name_holds(leaf, outcome.state, query);
+    case QueryField::kNode: return name_holds(leaf, outcome.nodes, query);
+    case QueryField::kFinding: {
+      if (name_holds(leaf, outcome.findings, query)) return true;
+      JobRow row;
+      row.redacted = (job.flags & kRedactedFlag) != 0;
+      return row.redacted && field_matches(query, row);
+    }
+    default: return field_matches(query, outcome.row);
+  }
 }
 
 bool Judge::field_holds(std::size_t leaf, const RawJob& job) {
@@ -106,12 +125,7 @@ bool Judge::field_holds(std::size_t leaf, const RawJob& job) {
              });
     }
   }
-  if (condition_.leaves()[leaf].source == Source::kOutcome) {
-    if (query.field != QueryField::kFinding) return field_matches(query, outcome_of(job));
-    JobRow row = outcome_of(job);
-    row.redacted = (job.flags & kRedactedFlag) != 0;
-    return field_matches(query, row);
-  }
+  if (condition_.leaves()[leaf].source == Source::kOutcome) return outcome_holds(leaf, job);
   JobRow row;
   switch (query.field) {
     case QueryField::kSubmitted: row.time = Timestamp{job.time}; break;

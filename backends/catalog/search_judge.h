@@ -62,7 +62,8 @@ class Judge {
   bool remembered(Memo& memo, std::int64_t id, Decide decide);
   bool field_holds(std::size_t leaf, const RawJob& job);
   bool name_holds(std::size_t leaf, std::int64_t id, const Query& query);
-  const JobRow& outcome_of(const RawJob& job);
+  bool outcome_holds(std::size_t leaf, const RawJob& job);
+  const RawOutcome& outcome_of(const RawJob& job);
   // Of a sealed environment: what is known of its block, and its place.
   struct Sealed {
     const BlockLeaves* leaves = nullptr;
@@ -77,7 +78,7 @@ class Judge {
   std::vector<Memo> memos_;      // of each leaf
   std::vector<Memo> uid_memos_;  // of each leaf: a user by uid
   std::int64_t outcome_job_ = -1;
-  JobRow outcome_;
+  RawOutcome outcome_;
 };
 
 }  // namespace scriptorium::catalog

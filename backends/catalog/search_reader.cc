@@ -81,7 +81,13 @@ SearchReader::SearchReader(std::int64_t segment, std::unique_ptr<sqlite::Connect
       environments_(*db_,
                     "SELECT id, time, environment FROM jobs WHERE id >= ? AND id < ? "
                     "ORDER BY id DESC"),
-      job_(*db_, std::string("SELECT ") + kRawColumns + " FROM jobs WHERE id = ?"),
+      job_(*db_, std::string("SELECT ") + kRawColumns + " FROM jobs WHERE id = ? AND " + kIsJob),
+      owned_jobs_(*db_,
+                  "SELECT id, time FROM jobs INDEXED BY jobs_owner WHERE owner = ? AND time "
+                  "BETWEEN ? AND ? LIMIT ?"),
+      jobs_alone_(*db_,
+                  "SELECT id, time FROM jobs INDEXED BY jobs_alone WHERE event IS NULL AND time "
+                  "BETWEEN ? AND ? LIMIT ?"),
       outcome_(
           *db_,
           "SELECT state, exit_code, exit_signal, ended, elapsed, cpus, cpu_ratio, "
@@ -166,12 +172,27 @@ std::optional<RawJob> SearchReader::job(std::int64_t id) {
   return job;
 }
 
-JobRow SearchReader::outcome(std::int64_t job) {
-  JobRow row;
-  std::int64_t nodes = 0;
-  std::int64_t findings = 0;
+std::vector<SearchReader::TimedJob> SearchReader::jobs_of(const std::vector<std::int64_t>& owners,
+                                                          std::int64_t from, std::int64_t to,
+                                                          std::size_t most) {
+  std::vector<TimedJob> jobs;
+  const auto add = [&](sqlite::Statement& job) {
+    while (job.step()) jobs.push_back({.id = job.integer(0), .time = job.integer(1)});
+  };
+  for (const std::int64_t owner : owners) {
+    owned_jobs_.bind(owner, from, to, most - jobs.size());
+    add(owned_jobs_);
+  }
+  jobs_alone_.bind(from, to, most - jobs.size());
+  add(jobs_alone_);
+  return jobs;
+}
+
+RawOutcome SearchReader::outcome(std::int64_t job) {
+  RawOutcome outcome;
+  JobRow& row = outcome.row;
   if (outcome_.bind(job).step()) {
-    if (!outcome_.is_null(0)) row.state = std::string(name(outcome_.integer(0)));
+    outcome.state = outcome_.integer(0);
     take(outcome_, 1, row.exit_code);
     take(outcome_, 2, row.exit_signal);
     if (!outcome_.is_null(3)) row.ended_at = Timestamp{outcome_.integer(3)};
@@ -182,15 +203,21 @@ JobRow SearchReader::outcome(std::int64_t job) {
     take(outcome_, 8, row.memory_limit_bytes);
     take(outcome_, 9, row.gpus);
     take(outcome_, 10, row.gpu_ratio);
-    nodes = outcome_.integer(11);
-    findings = outcome_.integer(12);
+    outcome.nodes = outcome_.integer(11);
+    outcome.findings = outcome_.integer(12);
     if (!outcome_.is_null(13)) row.started_at = Timestamp{outcome_.integer(13)};
     take(outcome_, 14, row.time_limit_seconds);
   }
   outcome_.reset();
-  if (nodes != 0) row.nodes = split_lines(name(nodes));
-  if (findings != 0) row.findings = split_lines(name(findings));
-  return row;
+  return outcome;
+}
+
+JobRow SearchReader::with_names(RawOutcome outcome) {
+  JobRow& row = outcome.row;
+  if (outcome.state != 0) row.state = std::string(name(outcome.state));
+  if (outcome.nodes != 0) row.nodes = split_lines(name(outcome.nodes));
+  if (outcome.findings != 0) row.findings = split_lines(name(outcome.findings));
+  return std::move(row);
 }
 
 std::string SearchReader::job_id(std::int64_t job) {

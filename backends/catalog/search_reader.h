@@ -49,6 +49,14 @@ struct RawJob {
 // field that is not kept as one name.
 std::optional<std::int64_t RawJob::*> name_column(QueryField field);
 
+// A row of `outcomes`: what is no name as JobRow has it, and names.id, 0 where a column is NULL.
+struct RawOutcome {
+  JobRow row;
+  std::int64_t state = 0;
+  std::int64_t nodes = 0;
+  std::int64_t findings = 0;
+};
+
 // What a search reads of one segment, over one read-only connection: rows without their texts, and
 // contents through a bounded cache of unpacked blocks. Errors stick to the connection until
 // take_error(); damage of single contents goes to `problems`.
@@ -81,8 +89,16 @@ class SearchReader {
                             const std::function<void(std::int64_t job, std::int64_t time,
                                                      std::int64_t environment)>& use);
   std::optional<RawJob> job(std::int64_t id);
-  // Only the members of JobRow that `outcomes` has.
-  JobRow outcome(std::int64_t job);
+  // Jobs of these owners from then to then, and all whose script never came: `most` of them, or
+  // fewer if there are no more. In no order; some may be none (is_job()).
+  struct TimedJob {
+    std::int64_t id = 0;
+    std::int64_t time = 0;
+  };
+  std::vector<TimedJob> jobs_of(const std::vector<std::int64_t>& owners, std::int64_t from,
+                                std::int64_t to, std::size_t most);
+  RawOutcome outcome(std::int64_t job);
+  JobRow with_names(RawOutcome outcome);
   std::string job_id(std::int64_t job);      // as the scheduler writes it
   std::string array_spec(std::int64_t job);  // "" if it has none
   std::string sha256(std::int64_t script);   // in hexadecimal; "" if there is none
@@ -151,6 +167,8 @@ class SearchReader {
   sqlite::Statement script_jobs_;
   sqlite::Statement environments_;
   sqlite::Statement job_;
+  sqlite::Statement owned_jobs_;
+  sqlite::Statement jobs_alone_;
   sqlite::Statement outcome_;
   sqlite::Statement job_id_;
   sqlite::Statement array_spec_;

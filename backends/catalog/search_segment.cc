@@ -14,8 +14,11 @@ constexpr std::size_t kBlocksAtOnce = 512;
 // Contents among which a chunk's environments are looked for: its jobs' own are some 800.
 constexpr std::int64_t kMostPlacesRead = 16 * kChunkJobs;
 constexpr std::size_t kMostWithoutScript = 10'000;
-// What reading a job's row costs, and opening a block (about a microsecond, and forty).
+constexpr std::size_t kMostOwnersAsked = 64;
+// What reading a job's row costs among those of its chunk, by itself with its outcome, and opening
+// a block (about a microsecond, eight, and forty).
 constexpr std::uint64_t kCostOfChunk = kChunkJobs;
+constexpr std::uint64_t kCostOfJob = 8;
 constexpr std::uint64_t kCostOfBlock = 40;
 
 // A large id is never remembered, see IdSet.
@@ -74,7 +77,8 @@ Result<std::vector<Branch>> branches_of(const Query& query) {
 }
 
 BranchSearch::BranchSearch(SearchReader& reader, const Branch& branch, const Visibility& visibility,
-                           Budget& budget, MatchTaker& taker, IdSet& found, std::int64_t newest)
+                           Budget& budget, MatchTaker& taker, IdSet& found, std::int64_t newest,
+                           std::size_t most_jobs)
     : reader_(reader),
       branch_(branch),
       visibility_(visibility),
@@ -82,6 +86,7 @@ BranchSearch::BranchSearch(SearchReader& reader, const Branch& branch, const Vis
       taker_(taker),
       found_(found),
       newest_(newest),
+      most_jobs_(most_jobs),
       fields_(reader),
       judge_(reader, branch.condition, visibility),
       words_(reader.db(), "SELECT rowid FROM words WHERE words MATCH ?"),
@@ -119,22 +124,27 @@ void BranchSearch::plan() {
   block_queue_.clear();
   more_blocks_left_ = false;
 
-  IdSet chunks = fields_.chunks(branch_.query);
-  chunks &= fields_.visible_chunks(visibility_);
   const bool by_words = branch_.need.kind != Need::Kind::kAnything;
+  const bool by_row = !by_words && !branch_.needs_script;
+  owners_ = fields_.owners(branch_.query, visibility_);
+  const auto jobs = jobs_of_owners();
+  if (jobs && by_row) return plan_jobs(*jobs);
   blocks_ = by_words ? blocks_of(branch_.need,
                                  [&](const std::string& words) { return find_words(words); })
                      : IdSet::all();
   if (by_words) add_young_blocks();
-  owners_ = fields_.owners(branch_.query, visibility_);
-  if (!by_words && !branch_.needs_script) return plan_chunks(Kind::kChunk, chunks);
-  if (!chunks.is_unlimited()) {
+  const auto costs_less = [&](std::uint64_t cost) {
     const std::uint64_t blocks = blocks_.is_unlimited()
                                      ? reader_.db().number("SELECT count(*) FROM script_blocks")
                                      : blocks_.size();
-    if (chunks.size() * kCostOfChunk < blocks * kCostOfBlock)
-      return plan_chunks(Kind::kChunk, chunks);
-  }
+    return cost < blocks * kCostOfBlock;
+  };
+  if (jobs && costs_less(jobs->size() * kCostOfJob)) return plan_jobs(*jobs);
+  in_time_ = chunks_in_time();
+  IdSet chunks = fields_.chunks(branch_.query);
+  chunks &= fields_.visible_chunks(visibility_);
+  if (by_row || (!chunks.is_unlimited() && costs_less(chunks.size() * kCostOfChunk)))
+    return plan_chunks(Kind::kChunk, chunks);
   plan_pending();
   if (!branch_.needs_script) plan_without_script(chunks);
   plan_blocks();
@@ -152,15 +162,44 @@ void BranchSearch::add_young_blocks() {
   }
 }
 
+// Nothing if they are many, or may be anyone's.
+std::optional<std::vector<SearchReader::TimedJob>> BranchSearch::jobs_of_owners() {
+  if (!owners_ || owners_->size() > kMostOwnersAsked) return std::nullopt;
+  auto jobs = reader_.jobs_of(*owners_, branch_.span.from, std::min(branch_.span.to, newest_),
+                              most_jobs_ + 1);
+  if (jobs.size() > most_jobs_) return std::nullopt;
+  return jobs;
+}
+
+void BranchSearch::plan_jobs(const std::vector<SearchReader::TimedJob>& jobs) {
+  for (const auto& [id, time] : jobs) {
+    if (!was_opened(opened_jobs_, id)) listed_.push_back({time, Kind::kJob, id});
+  }
+  std::sort(listed_.begin(), listed_.end(), by_age);
+}
+
+// Those that can have a job of the time in question. The fields of others are not read.
+std::vector<SearchReader::Chunk> BranchSearch::chunks_in_time() {
+  std::vector<SearchReader::Chunk> chunks = reader_.chunks();
+  std::erase_if(chunks, [&](const SearchReader::Chunk& chunk) {
+    return chunk.newest < branch_.span.from || chunk.oldest > std::min(branch_.span.to, newest_);
+  });
+  const auto [first, last] =
+      std::ranges::minmax_element(chunks, {}, [](const auto& chunk) { return chunk.id; });
+  // A chunk's number that cannot be one is damage.
+  if (first != chunks.end()) {
+    fields_.limit(
+        {.first = std::max<std::int64_t>(first->id, 0), .last = std::min(last->id, kLastChunk)});
+  }
+  return chunks;
+}
+
 void BranchSearch::plan_chunks(Kind kind, const IdSet& chunks) {
-  for (const SearchReader::Chunk& chunk : reader_.chunks()) {
-    if (chunks.has(chunk.id) && !was_opened(opened_chunks_, chunk.id) &&
-        chunk.newest >= branch_.span.from && chunk.oldest <= std::min(branch_.span.to, newest_))
+  for (const SearchReader::Chunk& chunk : in_time_) {
+    if (chunks.has(chunk.id) && !was_opened(opened_chunks_, chunk.id))
       listed_.push_back({chunk.newest, kind, chunk.id});
   }
-  std::sort(listed_.begin(), listed_.end(), [](const Candidate& a, const Candidate& b) {
-    return std::pair(a.newest, a.id) < std::pair(b.newest, b.id);
-  });
+  std::sort(listed_.begin(), listed_.end(), by_age);
 }
 
 void BranchSearch::plan_pending() {
@@ -192,9 +231,6 @@ bool BranchSearch::is_wanted_block(std::int64_t id, std::int64_t owner, std::int
 }
 
 void BranchSearch::plan_blocks() {
-  const auto by_age = [](const Candidate& a, const Candidate& b) {
-    return std::pair(a.newest, a.id) < std::pair(b.newest, b.id);
-  };
   std::sort(listed_.begin(), listed_.end(), by_age);
   if (!blocks_.is_unlimited() && blocks_.size() <= kFewBlocks) {
     load_listed_blocks();
@@ -277,6 +313,7 @@ void BranchSearch::skip() {
     case Kind::kPending: opened_pending_.add(candidate.id); break;
     case Kind::kChunk:
     case Kind::kChunkWithoutScript: opened_chunks_.add(candidate.id); break;
+    case Kind::kJob: opened_jobs_.add(candidate.id); break;
   }
 }
 
@@ -289,6 +326,9 @@ void BranchSearch::step() {
     case Kind::kPending: open_pending(candidate.id); break;
     case Kind::kChunk:
     case Kind::kChunkWithoutScript: open_chunk(candidate); break;
+    case Kind::kJob:
+      if (const auto job = reader_.job(candidate.id)) consider(*job, std::nullopt);
+      break;
   }
   if (budget_.was_over() || !reader_.db().ok()) return;
   skip();

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/catalog/search_budget.h"
@@ -43,13 +44,14 @@ class MatchTaker {
 };
 
 // The search for one branch in one segment, as a list of candidates (blocks of scripts, pending
-// scripts, chunks of jobs) that are opened newest first.
+// scripts, chunks of jobs, jobs) that are opened newest first.
 // Borrows everything. Threads: one at a time. Errors stick to the reader's connection.
 class BranchSearch {
  public:
-  // Jobs after `newest` (a time) are not wanted.
+  // Jobs after `newest` (a time) are not wanted. most_jobs: SearchLimits::jobs_of_owners.
   BranchSearch(SearchReader& reader, const Branch& branch, const Visibility& visibility,
-               Budget& budget, MatchTaker& taker, IdSet& found, std::int64_t newest);
+               Budget& budget, MatchTaker& taker, IdSet& found, std::int64_t newest,
+               std::size_t most_jobs);
 
   // Makes the list of candidates, again if the segment has changed since; what was opened is left
   // out.
@@ -63,12 +65,15 @@ class BranchSearch {
   std::uint64_t jobs_seen() const noexcept { return jobs_seen_; }
 
  private:
-  enum class Kind : std::uint8_t { kBlock, kPending, kChunk, kChunkWithoutScript };
+  enum class Kind : std::uint8_t { kBlock, kPending, kChunk, kChunkWithoutScript, kJob };
   struct Candidate {
     std::int64_t newest = 0;
     Kind kind = Kind::kBlock;
     std::int64_t id = 0;
   };
+  static bool by_age(const Candidate& a, const Candidate& b) noexcept {
+    return std::pair(a.newest, a.id) < std::pair(b.newest, b.id);
+  }
   struct Text {
     std::string_view bytes;
     Truth truth = Truth::kOpen;  // of the condition, whatever the row
@@ -77,6 +82,9 @@ class BranchSearch {
   IdSet find_words(const std::string& expression);
   void add_young_blocks();
   void plan_chunks(Kind kind, const IdSet& chunks);
+  std::optional<std::vector<SearchReader::TimedJob>> jobs_of_owners();
+  void plan_jobs(const std::vector<SearchReader::TimedJob>& jobs);
+  std::vector<SearchReader::Chunk> chunks_in_time();
   void plan_blocks();
   void plan_pending();
   void plan_without_script(const IdSet& chunks);
@@ -103,6 +111,7 @@ class BranchSearch {
   MatchTaker& taker_;
   IdSet& found_;  // jobs that were found, by any branch
   std::int64_t newest_;
+  std::size_t most_jobs_;
   FieldIndex fields_;
   Judge judge_;
   sqlite::Statement words_;
@@ -116,6 +125,7 @@ class BranchSearch {
 
   IdSet blocks_ = IdSet::all();  // that have what `need` asks for
   std::optional<std::vector<std::int64_t>> owners_;
+  std::vector<SearchReader::Chunk> in_time_;
   // Candidates that are left, the newest last.
   std::vector<Candidate> listed_;
   std::vector<Candidate> block_queue_;
@@ -128,6 +138,7 @@ class BranchSearch {
   IdSet opened_blocks_;
   IdSet opened_pending_;
   IdSet opened_chunks_;
+  IdSet opened_jobs_;
   bool has_pairs_;
   bool has_words_together_;
   bool only_environments_;  // the condition reads nothing else, and needs one

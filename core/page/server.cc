@@ -1,5 +1,6 @@
 #include "core/page/server.h"
 
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -56,6 +57,12 @@ std::optional<uid_t> peer_of(int socket) {
   const bool is_known = family_of(socket) == AF_UNIX &&
                         ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0;
   return is_known ? std::optional(peer.uid) : std::nullopt;
+}
+
+// Whether the other side has closed it. One that only sends no more still reads.
+bool is_gone(int socket) {
+  pollfd state{.fd = socket, .events = 0, .revents = 0};
+  return ::poll(&state, 1, 0) == 1 && (state.revents & (POLLHUP | POLLERR)) != 0;
 }
 
 std::string http_date() {
@@ -154,6 +161,7 @@ class Server::Impl {
     Request request;
     bool is_head = false;
     bool keeps_open = false;
+    SteadyTime deadline;
   };
   // What one login has under way.
   struct Person {
@@ -266,7 +274,8 @@ class Server::Impl {
                                     .address = printable(last_of_list(forwarded)),
                                     .target = std::string(target)},
                         .is_head = is_head,
-                        .keeps_open = keeps_open});
+                        .keeps_open = keeps_open,
+                        .deadline = std::chrono::steady_clock::now() + service_.limits.query});
     ask_next();
   }
 
@@ -281,19 +290,28 @@ class Server::Impl {
         ++next;
         continue;
       }
-      ++person.running;
-      ++running_;
-      make_page(std::move(*next));
-      next = waiting_.erase(next);
+      Question question = std::move(*next);
+      waiting_.erase(next);
+      if (is_gone(question.client->stream.socket().native_handle())) {
+        end(question.client);
+      } else if (std::chrono::steady_clock::now() >= question.deadline) {
+        Response late = plain_page(503, words("too_busy"), question.request.target);
+        late.headers.emplace_back("Retry-After", "1");
+        send(question.client, std::move(late), question.is_head, question.keeps_open);
+      } else {
+        ++person.running;
+        ++running_;
+        make_page(std::move(question));
+      }
+      next = waiting_.begin();
     }
   }
 
   void make_page(Question question) {
-    const SteadyTime deadline = std::chrono::steady_clock::now() + service_.limits.query;
-    asio::post(door_.workers(), [this, question = std::move(question), deadline]() mutable {
+    asio::post(door_.workers(), [this, question = std::move(question)]() mutable {
       std::optional<Response> response;
       try {
-        response = service_.answer(question.request, stop_.get_token(), deadline);
+        response = service_.answer(question.request, stop_.get_token(), question.deadline);
       } catch (...) {
         log_.warning("PAGE_FAILED", "a page could not be made; its reader is disconnected",
                      {{"reason", thrown_text()}});

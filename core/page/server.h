@@ -35,7 +35,8 @@ class Server {
     std::size_t requests_of_user = 16;
     // For the head of a request to arrive, and for a reader to take a part of the answer.
     std::chrono::milliseconds patience{10'000};
-    std::chrono::milliseconds query{10'000};  // for a page to be made
+    // For a page to be made, from when its request came. One that had to wait so long is not made.
+    std::chrono::milliseconds query{10'000};
   };
   struct Service {
     std::unique_ptr<Gate> gate;

@@ -109,7 +109,7 @@ class CatalogFormatTest : public ::testing::Test {
 class CatalogOlderFormatTest : public CatalogFormatTest,
                                public ::testing::WithParamInterface<int> {};
 
-INSTANTIATE_TEST_SUITE_P(, CatalogOlderFormatTest, ::testing::Values(2, 3, 4, 5, 6));
+INSTANTIATE_TEST_SUITE_P(, CatalogOlderFormatTest, ::testing::Values(2, 3, 4, 5, 6, 7));
 
 TEST_P(CatalogOlderFormatTest, OpensWhatItWrote) {
   const std::string root = copy_of_fixture("format-" + std::to_string(GetParam()));

@@ -93,17 +93,22 @@ class Connection {
 class PageServer : public ::testing::Test {
  protected:
   void start(Server::Limits limits = {}) {
+    limits.query = query_;
     server_ = std::make_unique<Server>(
         *listen_unix(path_, 0600, "page"),
-        Server::Service{.gate = std::make_unique<ProxyGate>(std::vector<uid_t>{::getuid()}),
-                        .answer = [this](const Request& request, const std::stop_token& stop,
-                                         SteadyTime) { return answer(request, stop); },
-                        .limits = limits},
+        Server::Service{
+            .gate = std::make_unique<ProxyGate>(std::vector<uid_t>{::getuid()}),
+            .answer = [this](const Request& request, const std::stop_token& stop,
+                             SteadyTime deadline) { return answer(request, stop, deadline); },
+            .limits = limits},
         log_);
     server_->start();
   }
-  Response answer(const Request& request, const std::stop_token& stop) {
-    state_.with_notify([](State& s) { ++s.begun; });
+  Response answer(const Request& request, const std::stop_token& stop, SteadyTime deadline) {
+    state_.with_notify([&](State& s) {
+      ++s.begun;
+      s.deadlines.push_back(deadline);
+    });
     if (request.target == "/held") state_.wait(stop, [](const State& s) { return s.is_released; });
     if (request.target == "/throws") throw std::runtime_error("out of cheese");
     if (request.target == "/large") return {.type = "text/plain", .body = std::string(kLarge, 'x')};
@@ -130,9 +135,11 @@ class PageServer : public ::testing::Test {
   static constexpr std::size_t kLarge = std::size_t{8} << 20;
   struct State {
     int begun = 0;
+    std::vector<SteadyTime> deadlines;
     bool is_released = false;
   };
   test::TempDir dir_;
+  std::chrono::milliseconds query_ = std::chrono::hours(1);
   const std::string path_ = dir_.path() + "/page.sock";
   test::RecordingLogger log_;
   Guarded<State> state_;
@@ -269,6 +276,50 @@ TEST_F(PageServer, OnePersonsRequestsAreLimitedAndOthersAreAnswered) {
     answer = more.receive();
   } while (answer.starts_with("HTTP/1.1 429"));
   EXPECT_THAT(answer, HasSubstr("alice from"));
+}
+
+TEST_F(PageServer, APagesTimeBeginsWhenItsRequestComes) {
+  start({.queries = 1});
+  Connection held = connect();
+  held.get("/held");
+  wait_begun(1);
+  Connection waiting = connect();
+  waiting.get("/");
+  Connection third = connect();
+  // By the second answer the server has seen what was sent before the first.
+  for (int i = 0; i < 2; ++i) {
+    third.send("PUT / HTTP/1.1\r\nHost: jobs\r\nX-Remote-User: bob\r\n\r\n");
+    EXPECT_THAT(third.receive(), StartsWith("HTTP/1.1 405"));
+    third = connect();
+  }
+  const SteadyTime released = std::chrono::steady_clock::now();
+  release();
+  EXPECT_THAT(waiting.receive(), HasSubstr("alice from"));
+  EXPECT_LT(state_.with([](const State& s) { return s.deadlines.at(1); }), released + query_);
+}
+
+TEST_F(PageServer, APageWhoseTimeIsOverIsNotMade) {
+  query_ = std::chrono::milliseconds(0);
+  start();
+  Connection connection = connect();
+  for (int i = 0; i < 2; ++i) {
+    connection.get("/");
+    EXPECT_THAT(connection.receive(), AllOf(StartsWith("HTTP/1.1 503"), HasSubstr("Retry-After")));
+  }
+  EXPECT_EQ(begun(), 0);
+}
+
+TEST_F(PageServer, APageWhoseReaderHasLeftIsNotMade) {
+  start({.queries = 1});
+  Connection held = connect();
+  held.get("/held");
+  wait_begun(1);
+  for (int i = 0; i < 3; ++i) connect().get("/");
+  Connection patient = connect();
+  patient.get("/");
+  release();
+  EXPECT_THAT(patient.receive(), HasSubstr("alice from"));
+  EXPECT_EQ(begun(), 2);
 }
 
 TEST_F(PageServer, OneSlowReaderHoldsUpNobodyElse) {
