@@ -1,6 +1,6 @@
 # What `cmake --install` puts where. A component is a package: scriptorium (the command, its plugins that need no further
 # library, documentation, unit), scriptorium-NAME for each plugin named here, scriptorium-web
-# (the query service's units), scriptorium-dev (headers, library, CMake files).
+# (the query service's units), scriptorium-checkpoint (the checkpoint service), scriptorium-dev (headers, library, CMake files).
 # Nothing goes to /etc: the packages, or you, take the configuration from share/scriptorium/config.
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME scriptorium)
 set(SCRIPTORIUM_OWN_PACKAGE elasticsearch kafka usage CACHE STRING "Plugins that are packages of their own")
@@ -72,6 +72,12 @@ function(scriptorium_install_rest)
           DESTINATION ${doc}/scriptorium-web COMPONENT scriptorium-web)
   install(FILES packaging/systemd/scriptorium-web.sysusers DESTINATION lib/sysusers.d RENAME scriptorium-web.conf
           COMPONENT scriptorium-web)
+  install(TARGETS scriptorium-checkpointd RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT scriptorium-checkpoint)
+  scriptorium_install_unit(packaging/systemd/scriptorium-checkpointd.service scriptorium-checkpoint)
+  install(FILES packaging/checkpoint.toml DESTINATION ${share}/config COMPONENT scriptorium-checkpoint)
+  install(FILES packaging/man/scriptorium-checkpointd.8 DESTINATION ${CMAKE_INSTALL_MANDIR}/man8
+          COMPONENT scriptorium-checkpoint)
+  install(FILES docs/checkpoint.md DESTINATION ${doc}/scriptorium-checkpoint COMPONENT scriptorium-checkpoint)
   if(TARGET usage_module)
     scriptorium_install_unit(packaging/systemd/usage.conf scriptorium-usage ${share}/systemd)
     scriptorium_install_unit(packaging/systemd/usage-programs.conf scriptorium-usage ${share}/systemd)

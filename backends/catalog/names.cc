@@ -3,12 +3,14 @@
 #include <algorithm>
 
 #include "backends/catalog/block.h"
+#include "backends/catalog/rows.h"
 
 namespace scriptorium::catalog {
 namespace {
 
 // Texts are short, except for lists of directives: a few megabytes.
-constexpr std::size_t kMostNames = 16'384;
+constexpr std::size_t kMostNames = 4'096;
+constexpr std::size_t kMostLists = 1'024;
 
 }  // namespace
 
@@ -31,11 +33,22 @@ std::string read_name(sqlite::Statement& select, std::int64_t id) {
   return text;
 }
 
-NameReader::NameReader(sqlite::Connection& db) : select_(db, kSelectName), cache_(kMostNames) {}
+NameReader::NameReader(sqlite::Connection& db)
+    : select_(db, kSelectName), cache_(kMostNames), lists_(kMostLists) {}
 
 std::string_view NameReader::text(std::int64_t id) {
   if (const std::string* known = cache_.find(id)) return *known;
   return cache_.insert(id, read_name(select_, id));
+}
+
+const std::vector<std::string>& NameReader::items(std::int64_t list) {
+  if (const auto* const known = lists_.find(list)) return *known;
+  return lists_.insert(list, split_lines(text(list)));
+}
+
+void NameReader::forget() {
+  cache_.clear();
+  lists_.clear();
 }
 
 NameWriter::NameWriter(sqlite::Connection& db)

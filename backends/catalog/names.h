@@ -34,13 +34,16 @@ class NameReader {
  public:
   explicit NameReader(sqlite::Connection& db);
 
-  // "" for an id that is not there. The view is valid until the next call.
+  // "" for an id that is not there. Valid until the next call, as the items of a list.
   std::string_view text(std::int64_t id);
-  void forget() { cache_.clear(); }
+  const std::vector<std::string>& items(std::int64_t list);
+  // Only after a rollback: a committed name stays what it is.
+  void forget();
 
  private:
   sqlite::Statement select_;
   RecentMap<std::int64_t, std::string> cache_;
+  RecentMap<std::int64_t, std::vector<std::string>> lists_;
 };
 
 class NameWriter {

@@ -169,7 +169,7 @@ class Columns {
   }
   void name(std::string& into) { into = names_.text(from_.integer(next_++)); }
   void lines(std::vector<std::string>& into) {
-    if (!from_.is_null(next_)) into = split_lines(names_.text(from_.integer(next_)));
+    if (!from_.is_null(next_)) into = names_.items(from_.integer(next_));
     ++next_;
   }
   // Text that is an integer if it is written in digits.
@@ -179,6 +179,7 @@ class Columns {
     if (!from_.is_null(next_)) into = hex_encode(from_.text(next_));
     ++next_;
   }
+  void skip() { ++next_; }
   bool skip_null() { return from_.is_null(next_++); }
 
  private:
@@ -413,7 +414,8 @@ void bind_run(sqlite::Statement& into, const std::optional<JobRun>& run, NameWri
   }
 }
 
-std::optional<JobRun> read_run(const sqlite::Statement& from, int first, NameReader& names) {
+std::optional<JobRun> read_run(const sqlite::Statement& from, int first, NameReader& names,
+                               RunParts parts) {
   if (from.is_null(first)) return std::nullopt;
   JobRun run;
   std::string programs;
@@ -428,9 +430,13 @@ std::optional<JobRun> read_run(const sqlite::Statement& from, int first, NameRea
   columns.number(run.unused_core_seconds);
   columns.number(run.gpu_seconds);
   columns.number(run.unused_gpu_seconds);
-  columns.lines(run.nodes);
+  if (parts.nodes) {
+    columns.lines(run.nodes);
+  } else {
+    columns.skip();
+  }
   columns.lines(run.findings);
-  columns.text(programs);
+  if (parts.programs) columns.text(programs);
   run.programs = programs_of(programs);
   return run;
 }

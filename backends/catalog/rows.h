@@ -45,9 +45,7 @@ inline constexpr const char* kIsUnfinished =
     "(user NOT NULL AND NOT EXISTS (SELECT 1 FROM outcomes WHERE outcomes.job = jobs.id AND ended "
     "NOT NULL))";
 
-// Reads rows. Names are cached, in bounded memory; an object is valid as long as no other process
-// may have rewritten the names (care does so when it erases), so make one for each read
-// transaction, or call forget().
+// Reads rows. Names are cached, in bounded memory; see NameReader::forget().
 // Threads: one at a time. Fails: as the connection, whose error is taken.
 class RowReader {
  public:
@@ -101,8 +99,13 @@ inline constexpr int kRunColumnCount =
 // Binds the next parameters in the order of kRunColumns; of no run, NULL.
 void bind_run(sqlite::Statement& into, const std::optional<JobRun>& run, NameWriter& names);
 // From columns in this order, the first of which is `first`; without modules. Nothing if there is
-// none.
-std::optional<JobRun> read_run(const sqlite::Statement& from, int first, NameReader& names);
+// none. What is not asked for is empty.
+struct RunParts {
+  bool nodes = true;
+  bool programs = true;
+};
+std::optional<JobRun> read_run(const sqlite::Statement& from, int first, NameReader& names,
+                               RunParts parts = {});
 // What read_run() gives of a run that bind_run() was given.
 JobRun as_stored(JobRun run);
 

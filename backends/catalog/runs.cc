@@ -64,11 +64,13 @@ class SegmentRuns {
  public:
   using UseFound = std::function<void(FoundRun&&)>;
 
-  SegmentRuns(SearchReader& reader, const Searchable::RunRequest& request, Budget& budget)
+  SegmentRuns(SearchReader& reader, const Searchable::RunRequest& request, Budget& budget,
+              RunParts parts = {})
       : reader_(reader),
         db_(reader.db()),
         request_(request),
         budget_(budget),
+        parts_(parts),
         names_(reader.rows().names()),
         by_time_(db_, select("ended >= ? AND ended < ?")),
         by_user_(db_, select("ended >= ? AND ended < ? AND user = ?", "INDEXED BY later_user")),
@@ -230,7 +232,7 @@ class SegmentRuns {
   }
 
   std::optional<FoundRun> found_in(const sqlite::Statement& row) {
-    auto run = read_run(row, 0, names_);
+    auto run = read_run(row, 0, names_, parts_);
     if (!run) return std::nullopt;
     if (request_.origin || request_.modules || !request_.visibility.all)
       add_of_job(*run, row.integer(kJob));
@@ -246,8 +248,7 @@ class SegmentRuns {
       // For is_visible(). A job's environment may claim any uid.
       const bool has_uid = !request_.visibility.all && (of_job_.integer(2) & kVerifiedFlag) != 0;
       if (has_uid && !of_job_.is_null(1)) run.uid = names_.text(of_job_.integer(1));
-      if (request_.modules && !of_job_.is_null(3))
-        run.modules = split_lines(names_.text(of_job_.integer(3)));
+      if (request_.modules && !of_job_.is_null(3)) run.modules = names_.items(of_job_.integer(3));
     }
     of_job_.reset();
   }
@@ -256,6 +257,7 @@ class SegmentRuns {
   sqlite::Connection& db_;
   const Searchable::RunRequest& request_;
   Budget& budget_;
+  const RunParts parts_;
   NameReader& names_;
   struct Ids {
     std::vector<std::int64_t> users;
@@ -273,7 +275,20 @@ class SegmentRuns {
   std::uint64_t seen_ = 0;
 };
 
-// What `sums` of one segment adds to the answer.
+// The runs of which sums are made, and what of them.
+Searchable::RunRequest runs_for(const Searchable::SumRequest& request) {
+  return {.from = request.bounds.front(),
+          .until = request.bounds.back(),
+          .modules = request.by == RunsBy::kModule,
+          .with_event = {},
+          .stop = {},
+          .visibility = request.visibility};
+}
+RunParts parts_for(const Searchable::SumRequest& request) {
+  return {.nodes = request.by == RunsBy::kNode, .programs = request.by == RunsBy::kProgram};
+}
+
+// What `sums` of one segment adds to the answer, for a reader who sees all jobs.
 class SegmentSums {
  public:
   SegmentSums(SearchReader& reader, const Searchable::SumRequest& request, Budget& budget)
@@ -281,13 +296,8 @@ class SegmentSums {
         db_(reader.db()),
         request_(request),
         budget_(budget),
-        asked_{.from = request.bounds.front(),
-               .until = request.bounds.back(),
-               .modules = request.by == RunsBy::kModule,
-               .with_event = {},
-               .stop = {},
-               .visibility = {}},
-        runs_(reader, asked_, budget),
+        asked_(runs_for(request)),
+        runs_(reader, asked_, budget, parts_for(request)),
         names_(reader.rows().names()),
         select_(db_, "SELECT time, name, data FROM sums WHERE kind = ? AND time >= ? AND time < ?"),
         has_runs_(db_, "SELECT 1 FROM later WHERE ended >= ? AND ended < ? LIMIT 1") {}
@@ -492,8 +502,17 @@ Result<RunAnswer> read_sums(ReaderPool& pool, const Clock& clock,
                             const Searchable::SumRequest& request,
                             const std::function<void(const RunSumRow&)>& use) {
   Budget budget(clock, request.deadline, request.stop);
-  return each_segment(
-      pool, budget, [&](SearchReader& reader) { SegmentSums(reader, request, budget).read(use); });
+  if (request.visibility.all) {
+    return each_segment(pool, budget, [&](SearchReader& reader) {
+      SegmentSums(reader, request, budget).read(use);
+    });
+  }
+  const Searchable::RunRequest asked = runs_for(request);
+  return each_segment(pool, budget, [&](SearchReader& reader) {
+    SegmentRuns(reader, asked, budget, parts_for(request)).read([&](FoundRun&& found) {
+      for_each_row(request.by, found.run, use);
+    });
+  });
 }
 
 Result<std::uint64_t> count_unfinished(ReaderPool& pool, Timestamp from, Timestamp until,

@@ -15,7 +15,7 @@ Result<Searchable::RunAnswer> read_runs(ReaderPool& pool, const Clock& clock,
                                         const Searchable::RunRequest& request,
                                         const std::function<void(const JobRun&)>& use);
 
-// Searchable::sums() for a reader who sees all jobs, from the tables of sums.h: only of the days
+// Searchable::sums(). For a reader who sees all jobs from the tables of sums.h: only of the days
 // (for rows without a name, the quarters of an hour) in which a period begins or ends, runs are
 // read.
 Result<Searchable::RunAnswer> read_sums(ReaderPool& pool, const Clock& clock,

@@ -175,7 +175,7 @@ bool prepare_writer(sqlite::Connection& db) {
 
 bool prepare_reader(sqlite::Connection& db) {
   return db.execute(
-      "PRAGMA query_only = ON; PRAGMA cache_size = -16384; PRAGMA temp_store = MEMORY");
+      "PRAGMA query_only = ON; PRAGMA cache_size = -1024; PRAGMA temp_store = MEMORY");
 }
 
 Result<std::int64_t> format_of(sqlite::Connection& db) {

@@ -459,8 +459,7 @@ class CatalogSearch final : public Searchable {
 
   Result<RunAnswer> sums(const SumRequest& request,
                          const std::function<void(const RunSumRow&)>& use) override {
-    return request.visibility.all ? read_sums(pool_, clock_, request, use)
-                                  : Searchable::sums(request, use);
+    return read_sums(pool_, clock_, request, use);
   }
 
   Result<std::uint64_t> unfinished(Timestamp from, Timestamp until,

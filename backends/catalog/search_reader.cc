@@ -10,7 +10,7 @@
 namespace scriptorium::catalog {
 namespace {
 
-constexpr std::size_t kMostCachedBytes = std::size_t{16} << 20;
+constexpr std::size_t kMostCachedBytes = std::size_t{1} << 20;
 // The writer lets 8 MiB of scripts wait.
 constexpr std::size_t kMostWaitingBytes = std::size_t{32} << 20;
 // A base of a family has the owner's first base; there are no longer chains.
@@ -97,7 +97,6 @@ SearchReader::SearchReader(std::int64_t segment, std::unique_ptr<sqlite::Connect
       job_id_(*db_, "SELECT job FROM jobs WHERE id = ?"),
       array_spec_(*db_, "SELECT array_spec FROM jobs WHERE id = ?"),
       sha_(*db_, "SELECT sha FROM contents WHERE id = ?"),
-      name_(*db_, kSelectName),
       block_(*db_, "SELECT kind, ids, data FROM blocks WHERE id = ?"),
       block_ids_(*db_, "SELECT id, place FROM contents WHERE block = ? AND kind = 0"),
       place_(*db_, "SELECT block, place FROM contents WHERE id = ?"),
@@ -124,7 +123,6 @@ void SearchReader::forget() {
   cached_bytes_ = 0;
   known_places_.clear();
   has_read_waiting_ = false;
-  rows_->forget();
 }
 
 std::vector<SearchReader::Chunk> SearchReader::chunks() {
@@ -215,8 +213,8 @@ RawOutcome SearchReader::outcome(std::int64_t job) {
 JobRow SearchReader::with_names(RawOutcome outcome) {
   JobRow& row = outcome.row;
   if (outcome.state != 0) row.state = std::string(name(outcome.state));
-  if (outcome.nodes != 0) row.nodes = split_lines(name(outcome.nodes));
-  if (outcome.findings != 0) row.findings = split_lines(name(outcome.findings));
+  if (outcome.nodes != 0) row.nodes = rows_->names().items(outcome.nodes);
+  if (outcome.findings != 0) row.findings = rows_->names().items(outcome.findings);
   return std::move(row);
 }
 
@@ -239,10 +237,7 @@ std::string SearchReader::sha256(std::int64_t script) {
   return sha;
 }
 
-std::string_view SearchReader::name(std::int64_t id) {
-  name_text_ = read_name(name_, id);
-  return name_text_;
-}
+std::string_view SearchReader::name(std::int64_t id) { return rows_->names().text(id); }
 
 std::shared_ptr<const SearchReader::BlockRow> SearchReader::cached(std::int64_t key) {
   const auto found = by_key_.find(key);

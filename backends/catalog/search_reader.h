@@ -173,7 +173,6 @@ class SearchReader {
   sqlite::Statement job_id_;
   sqlite::Statement array_spec_;
   sqlite::Statement sha_;
-  sqlite::Statement name_;
   sqlite::Statement block_;
   sqlite::Statement block_ids_;
   sqlite::Statement place_;
@@ -181,7 +180,6 @@ class SearchReader {
   sqlite::Statement pending_;
   sqlite::Statement waiting_scripts_;
   std::int64_t seen_version_ = -1;
-  std::string name_text_;
   // Unpacked blocks, the latest used first; a pending content has its negative id.
   struct Cached {
     std::int64_t key;

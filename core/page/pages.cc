@@ -29,7 +29,8 @@ namespace {
 using List = kainjow::mustache::list;
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kJobsOfAPage = 50;
+constexpr std::size_t kJobsOfAPage = 30;
+constexpr std::size_t kUsualJsonJobs = 50;
 constexpr std::size_t kMostOfOneId = 10;
 constexpr std::size_t kMostRuns = 20;
 // Of a family, for whether a job ever worked.
@@ -469,6 +470,7 @@ class Answering {
     const query::Parsed parsed = parsed_query(text);
     if (parsed.error) return sentence(400, query::error_text(text, *parsed.error, "search"));
     Searchable::Request request = request_of(target, parsed.query);
+    request.limit = kUsualJsonJobs;
     if (target.has_query("limit")) {
       const auto limit = parse_number<std::size_t>(target.query_value("limit"));
       if (!limit || *limit < 1 || *limit > kMostJsonJobs)

@@ -13,6 +13,7 @@ namespace scriptorium::page {
 namespace {
 
 constexpr std::string_view kTextTag = "{{t.";
+constexpr std::string_view kPartTag = "{{>";
 constexpr std::string_view kTemplate = ".mustache";
 
 using Texts = std::map<std::string, std::string, std::less<>>;
@@ -59,6 +60,23 @@ std::string with_texts(std::string_view bytes) {
 
 using Templates = std::vector<std::pair<std::string, std::string>>;  // without ".mustache"
 
+const std::string& text_of_template(const Templates& templates, std::string_view name) {
+  return std::find_if(templates.begin(), templates.end(),
+                      [&](const auto& one) { return one.first == name; })
+      ->second;
+}
+
+// In place of "{{>name}}" that template, so that it is not parsed again for each row.
+void insert_parts(std::string& text, const Templates& all) {
+  for (std::size_t begin = 0; (begin = text.find(kPartTag, begin)) != std::string::npos;) {
+    const std::size_t name = begin + kPartTag.size();
+    const std::size_t end = text.find("}}", name);
+    std::string part = text_of_template(all, text.substr(name, end - name));
+    part.resize(part.find_last_not_of('\n') + 1);
+    text.replace(begin, end + 2 - begin, part);  // which may have parts, too
+  }
+}
+
 const Templates& templates() {
   static const Templates kAll = [] {
     Templates all;
@@ -67,19 +85,17 @@ const Templates& templates() {
       all.emplace_back(file.name.substr(0, file.name.size() - kTemplate.size()),
                        with_texts(file.bytes));
     }
+    for (auto& [name, text] : all) insert_parts(text, all);
     return all;
   }();
   return kAll;
 }
 
-const std::string& template_text(std::string_view name) {
-  return std::find_if(templates().begin(), templates().end(),
-                      [&](const auto& one) { return one.first == name; })
-      ->second;
-}
-
-kainjow::mustache::partial part(std::string_view name) {
-  return {[name] { return template_text(name); }};
+// Rendering changes it, so each thread has its own.
+kainjow::mustache::mustache& parsed_template(std::string_view name) {
+  static thread_local std::map<const std::string*, kainjow::mustache::mustache> parsed;
+  const std::string& text = text_of_template(templates(), name);
+  return parsed.try_emplace(&text, text).first->second;
 }
 
 }  // namespace
@@ -110,12 +126,9 @@ void set_list(Values& values, const std::string& name, const kainjow::mustache::
 void set_html(Values& values, const Html& html) { values.set("html", html.text); }
 
 std::string filled(std::string_view name, Values values, const std::string& root) {
-  for (const char* name : {"head", "foot", "meter", "job_rows", "advice", "sum_head", "sum_cells"})
-    values.set(name, part(name));
   values.set("root", root);
   values.set("assets", root + "static/" + assets_hash() + "/");
-  kainjow::mustache::mustache page{template_text(name)};
-  return page.render(values);
+  return parsed_template(name).render(values);
 }
 
 std::vector<std::pair<std::string_view, std::string_view>> all_templates() {

@@ -4,7 +4,8 @@
 //                                        them; some of them are listed in the file SAMPLE
 //   page_bench ingest ROOT JOBS_A_SECOND SECONDS
 //                                        further jobs as they come, on standard input's first line
-//   page_bench open ROOT                 what a first start costs, such as a conversion
+//   page_bench open ROOT                 what a first start costs, such as a conversion; then full
+//                                        segments are finished, as a site's were long ago
 //
 // Each prints a line of JSON.
 
@@ -27,6 +28,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/catalog/segments.h"
 #include "backends/catalog/sink.h"
 #include "backends/catalog/words.h"
 #include "core/base/number.h"
@@ -140,7 +142,8 @@ class UseModel {
 class Filler {
  public:
   Filler(const std::string& root, const bench::SitePlan& plan, std::uint64_t seed)
-      : sink_(config_of(root), PluginContext{"catalog", "lab", log_, system_clock()}),
+      : root_(root),
+        sink_(config_of(root), PluginContext{"catalog", "lab", log_, system_clock()}),
         model_(seed, kUsers, 0, plan) {
     if (auto started = sink_.start(); !started) bench::fail(started.error().message());
   }
@@ -158,6 +161,10 @@ class Filler {
     }
     deliver(scripts);
     while (running_.size() > lag) end_jobs(std::min(kBatch, running_.size() - lag));
+  }
+  // What the sink does in small steps after its batches.
+  void finish_segments() {
+    while (has_unfinished()) sink_.deliver({});
   }
   void stop() { sink_.stop(Clock::now() + std::chrono::seconds(60)); }
 
@@ -179,6 +186,18 @@ class Filler {
     catalog::CatalogConfig config;
     config.root = root;
     return config;
+  }
+
+  bool has_unfinished() const {
+    const auto db = catalog::open_catalog_reader(root_);
+    if (!db) bench::fail(db.error().message());
+    for (const catalog::SegmentInfo& info : catalog::list_segments(**db)) {
+      if (info.state == catalog::SegmentState::kOpen) continue;
+      const auto segment = catalog::open_segment_reader(root_, info.id);
+      if (!segment) bench::fail(segment.error().message());
+      if (!(*segment)->integer("SELECT 1 FROM meta WHERE key = 'finished'")) return true;
+    }
+    return false;
   }
 
   void end_jobs(std::size_t count) {
@@ -204,6 +223,7 @@ class Filler {
     }
   }
 
+  const std::string root_;
   bench::WarningLogger log_;
   catalog::CatalogSink sink_;
   bench::JobModel model_;
@@ -274,6 +294,7 @@ int fill(const std::string& root, std::size_t jobs, const std::string& sample) {
     if (done % kProgress == 0)
       std::fprintf(stderr, "%zu jobs, %.0f s\n", done, seconds_since(begin));
   }
+  filler.finish_segments();
   filler.stop();
   if (!list.flush()) bench::fail("cannot write " + sample);
   return print({{"jobs", jobs}, {"seconds", seconds_since(begin)}}, filler.figures());
@@ -313,8 +334,10 @@ int ingest(const std::string& root, std::size_t rate, std::size_t seconds) {
 int open(const std::string& root) {
   const auto begin = Clock::now();
   Filler filler(root, {}, 1);
+  const double seconds = seconds_since(begin);
+  filler.finish_segments();
   filler.stop();
-  std::printf("%s\n", Json{{"seconds", seconds_since(begin)}}.dump().c_str());
+  std::printf("%s\n", Json{{"seconds", seconds}}.dump().c_str());
   return 0;
 }
 

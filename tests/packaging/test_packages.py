@@ -9,7 +9,8 @@ import subprocess
 import harness
 from conftest import ROOT, need, run
 
-OURS = ("scriptorium", "scriptorium-elasticsearch", "scriptorium-kafka", "scriptorium-web")
+OURS = ("scriptorium", "scriptorium-elasticsearch", "scriptorium-kafka", "scriptorium-web",
+        "scriptorium-checkpoint")
 JOBS = (11, 12, 4711)
 
 
@@ -191,6 +192,30 @@ def test_as_installed_it_passes_its_check_and_archives_a_spool(packages, clean_r
                  "zsh/vendor-completions/_scriptorium",
                  "fish/vendor_completions.d/scriptorium.fish"):
         assert root.file(f"/usr/share/{file}").stat().st_size > 500, file
+
+
+def test_the_checkpoint_service_needs_no_other_package_and_says_what_a_node_lacks(packages,
+                                                                                  clean_root):
+    root = clean_root
+    before = root.everything()
+    root.install(packages, "scriptorium-checkpoint")
+    assert not root.file("/usr/bin/scriptorium").exists()
+    check = root.try_run("scriptorium-checkpointd", "check")
+    assert check.returncode == 69 and "missing  criu" in check.stdout and not check.stderr, check
+    # What the configuration shows as its defaults can be used.
+    config = root.file("/etc/scriptorium/checkpoint.toml")
+    shown, count = re.subn(r"(?m)^# (\w+ = )", r"\1", config.read_text())
+    assert count == 7
+    root.file("/root/shown.toml").write_text(shown)
+    again = root.try_run("scriptorium-checkpointd", "--config", "/root/shown.toml", "check")
+    assert (again.returncode, again.stdout, again.stderr) == (69, check.stdout, "")
+    root.file("/root/shown.toml").unlink()
+    assert root.file("/lib/systemd/system/scriptorium-checkpointd.service").exists()
+    assert root.file("/usr/share/man/man8/scriptorium-checkpointd.8.gz").exists()
+    assert not list(root.file("/etc/systemd/system").rglob("scriptorium*"))
+    root.run("apt-get", "purge", "-y", "scriptorium-checkpoint")
+    left = {path for path in root.everything() - before if "scriptorium" in str(path)}
+    assert not left, left
 
 
 def test_an_upgrade_keeps_the_journal_and_the_configuration_and_a_purge_leaves_nothing(
