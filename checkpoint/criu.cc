@@ -70,13 +70,13 @@ class Criu final : public Engine {
     }
     program_ = *found;
     CommandRunner runner;
-    const auto ask = [&](std::string argument) {
+    const auto ask = [&](std::vector<std::string> arguments) {
       return runner.run({.program = program_,
-                         .arguments = {std::move(argument)},
+                         .arguments = std::move(arguments),
                          .environment = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}},
                         {}, std::chrono::steady_clock::now() + kProbePatience);
     };
-    const auto version = ask("--version");
+    const auto version = ask({"--version"});
     if (!version) return tl::unexpected(engine_failed(version.error().message()));
     std::string_view text = version->output;
     std::string number;
@@ -84,13 +84,16 @@ class Criu final : public Engine {
       text.remove_prefix(at + 9);
       number = printable(take_until(text, '\n'), 40);
     }
-    const auto check = ask("check");
+    const auto check = ask({"check", "--unprivileged"});
     if (!check) return tl::unexpected(engine_failed(check.error().message()));
     if (check->status != 0) {
-      return tl::unexpected(engine_failed("`criu check` of version " + number +
-                                          " fails on this kernel (" +
-                                          refusal_of_log(check->error + check->output).detail +
-                                          "); Linux 6.13 and later need criu 4.1 or later"));
+      std::string why = refusal_of_log(check->error + check->output).detail;
+      std::string_view error = check->error;
+      if (why.empty()) why = printable(take_until(error, '\n'), 200);
+      return tl::unexpected(engine_failed("`criu check --unprivileged` of version " + number +
+                                          " fails (" + why +
+                                          "); criu 3.18 or later is needed, from Linux 6.13 on "
+                                          "4.1 or later"));
     }
     return number;
   }
