@@ -221,6 +221,11 @@ def wait_lines(directory, more=3):
     wait_for(lambda: len(lines(directory)) >= begun + more, "the program writes further lines")
 
 
+def check_no_gap(directory):
+    """No line is missing and none is there twice."""
+    assert lines(directory) == [str(n + 1) for n in range(len(lines(directory)))]
+
+
 def program_of(job):
     """The process of the program that the job's script started."""
     def found():

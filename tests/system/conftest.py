@@ -12,6 +12,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
+import checkpoint_lab  # noqa: E402
 import harness  # noqa: E402
 import kafka_lab  # noqa: E402
 import usage_lab  # noqa: E402
@@ -121,6 +122,26 @@ def lab():
     """One real Slurm of two nodes under control groups for the session."""
     with harness.running_slurm("--nodes", "2", kind=usage_lab.CgroupSlurm) as slurm:
         yield slurm
+
+
+@pytest.fixture(scope="session")
+def criu():
+    """The program, where every user can execute it. The download is kept in the build folder."""
+    folder = harness.BUILD / "criu-for-tests"
+    made = subprocess.run([str(checkpoint_lab.CRIU_FOR_TESTS), str(folder)], capture_output=True,
+                          text=True, timeout=600)
+    if made.returncode != 0:
+        pytest.skip(f"NO CRIU, so nothing was saved: {made.stderr[-300:]}")
+    check = subprocess.run([str(folder / "criu"), "check"], capture_output=True, text=True,
+                           timeout=60)
+    if check.returncode != 0:
+        pytest.skip(f"CRIU DOES NOT WORK HERE, so nothing was saved: {check.stderr[-300:]}")
+    with tempfile.TemporaryDirectory(prefix="scr-", dir=harness.test_directory()) as copy:
+        copy = pathlib.Path(copy)
+        copy.chmod(0o755)
+        shutil.copytree(folder / "root", copy / "root", symlinks=True)
+        shutil.copy(folder / "criu", copy / "criu")
+        yield copy / "criu"
 
 
 @pytest.fixture

@@ -4,41 +4,19 @@ one does not work, these are skipped, loudly."""
 import json
 import os
 import pathlib
-import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 
 import checkpoint_lab
 import harness
 import pytest
-from checkpoint_lab import (LAYOUTS, failure, is_running, lines, processes_in, program_of,
+from checkpoint_lab import (LAYOUTS, check_no_gap, failure, is_running, processes_in, program_of,
                             wait_lines)
 from harness import wait_for
 
 MISSING = checkpoint_lab.what_is_missing()
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)
-
-
-@pytest.fixture(scope="module")
-def criu():
-    """The program, where every user can execute it. The download is kept in the build folder."""
-    folder = harness.BUILD / "criu-for-tests"
-    made = subprocess.run([str(checkpoint_lab.CRIU_FOR_TESTS), str(folder)], capture_output=True,
-                          text=True, timeout=600)
-    if made.returncode != 0:
-        pytest.skip(f"NO CRIU, so nothing was saved: {made.stderr[-300:]}")
-    check = subprocess.run([str(folder / "criu"), "check"], capture_output=True, text=True,
-                           timeout=60)
-    if check.returncode != 0:
-        pytest.skip(f"CRIU DOES NOT WORK HERE, so nothing was saved: {check.stderr[-300:]}")
-    with tempfile.TemporaryDirectory(prefix="scr-", dir=harness.test_directory()) as copy:
-        copy = pathlib.Path(copy)
-        copy.chmod(0o755)
-        shutil.copytree(folder / "root", copy / "root", symlinks=True)
-        shutil.copy(folder / "criu", copy / "criu")
-        yield copy / "criu"
 
 
 @pytest.fixture
@@ -51,11 +29,6 @@ def node(work, criu):
 def save(node, job):
     job.signal()
     assert job.wait() == 99, node.log()
-
-
-def check_no_gap(directory):
-    """No line is missing and none is there twice."""
-    assert lines(directory) == [str(n + 1) for n in range(len(lines(directory)))]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.__name__)
