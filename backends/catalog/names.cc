@@ -11,8 +11,8 @@ namespace {
 // Texts are short, except for lists of directives: a few megabytes.
 constexpr std::size_t kMostNames = 16'384;
 // Of a reader, of which a busy page has many.
-constexpr std::size_t kMostRead = 4'096;
-constexpr std::size_t kMostListsRead = 1'024;
+constexpr std::size_t kMostNamesOfReader = 4'096;
+constexpr std::size_t kMostListsOfReader = 1'024;
 
 }  // namespace
 
@@ -36,7 +36,7 @@ std::string read_name(sqlite::Statement& select, std::int64_t id) {
 }
 
 NameReader::NameReader(sqlite::Connection& db)
-    : select_(db, kSelectName), cache_(kMostRead), lists_(kMostListsRead) {}
+    : select_(db, kSelectName), cache_(kMostNamesOfReader), lists_(kMostListsOfReader) {}
 
 std::string_view NameReader::text(std::int64_t id) {
   if (const std::string* known = cache_.find(id)) return *known;
