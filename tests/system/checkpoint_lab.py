@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import pwd
+import re
 import shutil
 import signal
 import subprocess
@@ -42,6 +43,14 @@ def what_is_missing():
     except OSError as e:
         return f"needs control groups of version 1 and 2 that can be made: {e}"
     return ""
+
+
+def rights_of_the_unit():
+    """A command that leaves root only what the unit does."""
+    unit = (harness.ROOT / "packaging/systemd/scriptorium-checkpointd.service").read_text()
+    [names] = re.findall(r"^CapabilityBoundingSet=(.*)$", unit, re.M)
+    kept = ",".join(f"+{name.removeprefix('CAP_').lower()}" for name in names.split())
+    return ["setpriv", "--no-new-privs", f"--bounding-set=-all,{kept}"]
 
 
 def slurm_v1(user, job):
@@ -148,8 +157,9 @@ class Node:
         config.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in keys.items()))
         begun = self.log_file.stat().st_size if self.log_file.exists() else 0
         with open(self.log_file, "ab") as log:
-            self.process = subprocess.Popen([*by, str(DAEMON), "--config", str(config)],
-                                            stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self.process = subprocess.Popen(
+                [*by, *rights_of_the_unit(), str(DAEMON), "--config", str(config)],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         wait_for(lambda: "CHECKPOINT_STARTED" in self.log()[begun:] or
                  self.process.poll() is not None, "the service starts")
         assert self.process.poll() is None, self.log()
