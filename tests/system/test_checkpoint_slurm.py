@@ -64,9 +64,10 @@ class Job:
                  self.field("JobState") == "PENDING", f"life {life} is waiting", 120, 0.1)
 
     def start_on(self, node):
-        """Slurm would wait two minutes before it starts a job again."""
+        """Slurm would wait two minutes before it starts a job again. In the second in which the
+        last life ended, slurmd refuses the next one ("Job credential revoked")."""
         self.slurm.run("scontrol", "update", f"JobId={self.id}", f"ReqNodeList={node}",
-                       "StartTime=now", user=self.user)
+                       "StartTime=now+2", user=self.user)
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +87,7 @@ def node(work, criu, slurm):
 def test_a_counter_lives_on_beyond_its_time_limit_here_and_on_another_node(slurm, node):
     first, second = slurm.nodes
     directory = node.directory(node.alice)
-    # Slurm signals up to 30 s early, and a signal that comes before the script's trap would end it.
+    # Slurm signals up to 30 s early; before the script's trap, a signal would end it.
     job = Job(slurm, node, directory, "--time=1", "--signal=B:USR2@20", f"--nodelist={first}")
     for life, place in enumerate([first, first, second], start=1):
         job.wait_submitted_again(life)
