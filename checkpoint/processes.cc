@@ -19,6 +19,8 @@ namespace scriptorium::checkpoint {
 namespace {
 
 constexpr std::size_t kMostText = 64U << 20;
+// A process that has lost its memory ends within this time.
+constexpr int kEndingMs = 1'000;
 
 std::string text_of(pid_t pid, const char* name) {
   return read_proc("/proc/" + std::to_string(pid) + "/" + name);
@@ -129,8 +131,9 @@ bool is_in_job(const Process& process, const JobOwner& owner) {
 }
 
 bool has_ended(const Process& process) {
+  const UniqueFd opened = open_process(process.pid);
   const auto now = read_process(process.pid);
-  return !now || now->is_zombie || now->start != process.start;
+  return !now || now->is_zombie || now->start != process.start || wait_for_end(opened, kEndingMs);
 }
 
 std::optional<Process> first_process(const JobOwner& owner) {

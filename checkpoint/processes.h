@@ -39,8 +39,9 @@ std::vector<Process> tree_of(pid_t root, const std::vector<Process>& all);
 
 bool belongs_to(const Process& process, uid_t uid);  // all of its user ids
 bool is_in_job(const Process& process, const JobOwner& owner);
-// It is not there any more, or has another one's number. A process that ends loses its control
-// group first, so what does not seem to be in a job may have ended meanwhile.
+// It is not there any more, or has another one's number; or it ends within a second. A process that
+// ends loses its memory, its files and its control group first: /proc then shows it as one of root,
+// and in no job, although it is not a zombie yet.
 bool has_ended(const Process& process);
 
 // The process that the scheduler started, and that ends the job when it ends: of the owner's

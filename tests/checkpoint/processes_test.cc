@@ -1,9 +1,12 @@
 #include "checkpoint/processes.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <string>
 
 namespace scriptorium::checkpoint {
@@ -76,6 +79,26 @@ TEST(ProcessTest, DescriptorSaysWhenTheProcessHasEnded) {
   const UniqueFd self = open_process(::getpid());
   EXPECT_TRUE(is_running(self));
   EXPECT_FALSE(is_running(open_process(0x7ffffff0)));
+}
+
+TEST(ProcessTest, OneThatIsJustEndingHasEndedAndOneThatRunsHasNot) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    ::close(ends[1]);
+    char byte = 0;
+    static_cast<void>(::read(ends[0], &byte, 1));  // until the other end is closed
+    ::_exit(0);
+  }
+  const auto process = read_process(child);
+  EXPECT_TRUE(process);
+  EXPECT_FALSE(process && has_ended(*process));
+  ::close(ends[1]);
+  EXPECT_TRUE(process && has_ended(*process));  // before it can have come so far
+  ::close(ends[0]);
+  EXPECT_EQ(::waitpid(child, nullptr, 0), child);
 }
 
 }  // namespace
