@@ -67,6 +67,30 @@ void add_runs(sqlite::Connection& db) {
   }
 }
 
+// Format 8 has of each run whose it is, where format 7 has only whether its user is verified. The
+// uid is that of its job, if that is verified: a job's environment may claim any.
+void add_owners_of_runs(sqlite::Connection& db) {
+  db.execute(
+      "ALTER TABLE later RENAME COLUMN verified TO owner; DROP INDEX IF EXISTS later_user;"
+      "CREATE TEMP TABLE found(of_cluster INTEGER, of_uid INTEGER, owner INTEGER NOT NULL, "
+      "PRIMARY KEY(of_cluster, of_uid)) WITHOUT ROWID");
+  const std::string uid = "CASE WHEN flags & 1 THEN coalesce(uid, 0) ELSE 0 END";
+  NameReader texts(db);
+  NameWriter names(db);
+  sqlite::Statement select(db, "SELECT DISTINCT cluster, " + uid + " FROM jobs");
+  sqlite::Statement insert(db, "INSERT INTO temp.found VALUES(?, ?, ?)");
+  while (select.step()) {
+    const std::string cluster(texts.text(select.integer(0)));
+    const std::string of(texts.text(select.integer(1)));
+    const std::int64_t owner = names.id(kNameOfOwner, std::string_view(owner_of_run(cluster, of)));
+    insert.run(select.integer(0), select.integer(1), owner);
+  }
+  db.execute(
+      "UPDATE later SET owner = (SELECT CASE WHEN later.owner THEN f.owner ELSE -f.owner END FROM "
+      "jobs j JOIN temp.found f ON of_cluster = cluster AND of_uid = " +
+      uid + " WHERE j.id = later.job) WHERE ended NOT NULL; DROP TABLE temp.found");
+}
+
 // Format 6 does not count what is not is_job().
 void count_jobs_only(sqlite::Connection& db) {
   sqlite::Statement select(
@@ -86,7 +110,7 @@ void count_jobs_only(sqlite::Connection& db) {
 
 // Format 6 has in a job's row the account that its runs name.
 void add_named_accounts(sqlite::Connection& db) {
-  const std::string named = "account NOT NULL AND verified AND ended NOT NULL";
+  const std::string named = "account NOT NULL AND owner > 0 AND ended NOT NULL";
   db.execute("ALTER TABLE outcomes ADD COLUMN account_named INTEGER");
   db.execute(
       "UPDATE outcomes SET account_named = (SELECT max(ended) FROM later WHERE job = "
@@ -95,7 +119,7 @@ void add_named_accounts(sqlite::Connection& db) {
   std::vector<std::int64_t> jobs;
   sqlite::Statement select(db,
                            "SELECT DISTINCT j.id FROM later l JOIN jobs j ON j.id = l.job WHERE "
-                           "l.account NOT NULL AND l.verified AND l.ended NOT NULL AND l.account "
+                           "l.account NOT NULL AND l.owner > 0 AND l.ended NOT NULL AND l.account "
                            "IS NOT j.account");
   while (select.step()) jobs.push_back(select.integer(0));
   NameReader texts(db);
@@ -156,7 +180,11 @@ bool convert_tables(sqlite::Connection& db, std::int64_t format) {
     }
     // The lists of format 3 have no salt.
     if (format == 3) db.execute("DELETE FROM places");
-    if (format < 5) add_runs(db);
+    if (format < 5) {
+      add_runs(db);
+    } else {
+      add_owners_of_runs(db);
+    }
     if (format < 6) {
       count_jobs_only(db);
       add_named_accounts(db);

@@ -179,7 +179,6 @@ class Columns {
     if (!from_.is_null(next_)) into = hex_encode(from_.text(next_));
     ++next_;
   }
-  void skip() { ++next_; }
   bool skip_null() { return from_.is_null(next_++); }
 
  private:
@@ -220,6 +219,8 @@ std::vector<std::string> lines_of(const std::vector<JobRun::Program>& programs) 
   return lines;
 }
 
+}  // namespace
+
 std::vector<JobRun::Program> programs_of(std::string_view text) {
   std::vector<JobRun::Program> programs;
   while (!text.empty()) {
@@ -229,8 +230,6 @@ std::vector<JobRun::Program> programs_of(std::string_view text) {
   }
   return programs;
 }
-
-}  // namespace
 
 std::string marks(std::string_view columns) {
   std::string result = "?";
@@ -393,6 +392,10 @@ void RowWriter::update_outcome(const JobEntry& entry) {
 
 // ---- runs
 
+std::string owner_of_run(std::string_view cluster, const std::optional<std::string>& uid) {
+  return std::string(cluster) + '\n' + uid.value_or("");
+}
+
 void bind_run(sqlite::Statement& into, const std::optional<JobRun>& run, NameWriter& writer) {
   if (!run) {
     for (int column = 0; column < kRunColumnCount; ++column) into.bind(nullptr);
@@ -400,13 +403,15 @@ void bind_run(sqlite::Statement& into, const std::optional<JobRun>& run, NameWri
   }
   NameIds names(writer);
   const auto user = names(QueryField::kUser, run->user);
+  const std::int64_t owner =
+      writer.id(kNameOfOwner, std::string_view(owner_of_run(run->cluster, run->uid)));
   const auto account = names(QueryField::kAccount, run->account);
   const auto partition = names(QueryField::kPartition, run->partition);
   const auto nodes = names.list(kNameOfNodes, QueryField::kNode, run->nodes);
   const auto findings = names.list(kNameOfFindings, QueryField::kFinding, run->findings);
-  into.bind(run->ended_at.nanoseconds / kSecond, user, run->verified, account, partition,
-            run->core_seconds, run->unused_core_seconds, run->gpu_seconds, run->unused_gpu_seconds,
-            nodes, findings);
+  into.bind(run->ended_at.nanoseconds / kSecond, user, run->verified ? owner : -owner, account,
+            partition, run->core_seconds, run->unused_core_seconds, run->gpu_seconds,
+            run->unused_gpu_seconds, nodes, findings);
   if (run->programs.empty()) {
     into.bind(nullptr);
   } else {
@@ -414,36 +419,44 @@ void bind_run(sqlite::Statement& into, const std::optional<JobRun>& run, NameWri
   }
 }
 
-std::optional<JobRun> read_run(const sqlite::Statement& from, int first, NameReader& names,
-                               RunParts parts) {
-  if (from.is_null(first)) return std::nullopt;
+JobRun read_figures(const sqlite::Statement& from, int first) {
+  const auto unused = [&](RunColumn column) {
+    return from.is_null(first + column) ? std::nullopt : std::optional(from.number(first + column));
+  };
   JobRun run;
-  std::string programs;
-  Columns columns(from, names, first);
-  columns.number(run.ended_at.nanoseconds);
-  run.ended_at.nanoseconds *= kSecond;
-  columns.name(run.user);
-  columns.number(run.verified);
-  columns.name(run.account);
-  columns.name(run.partition);
-  columns.number(run.core_seconds);
-  columns.number(run.unused_core_seconds);
-  columns.number(run.gpu_seconds);
-  columns.number(run.unused_gpu_seconds);
-  if (parts.nodes) {
-    columns.lines(run.nodes);
-  } else {
-    columns.skip();
-  }
-  columns.lines(run.findings);
-  if (parts.programs) columns.text(programs);
-  run.programs = programs_of(programs);
+  run.ended_at = {from.integer(first + kRunEnded) * kSecond};
+  run.core_seconds = from.number(first + kRunCoreSeconds);
+  run.unused_core_seconds = unused(kRunUnusedCoreSeconds);
+  run.gpu_seconds = from.number(first + kRunGpuSeconds);
+  run.unused_gpu_seconds = unused(kRunUnusedGpuSeconds);
+  return run;
+}
+
+std::optional<JobRun> read_run(const sqlite::Statement& from, int first, NameReader& names) {
+  if (from.is_null(first)) return std::nullopt;
+  JobRun run = read_figures(from, first);
+  const auto name = [&](RunColumn column, std::optional<std::string>& into) {
+    if (!from.is_null(first + column)) into = names.text(from.integer(first + column));
+  };
+  const auto list = [&](RunColumn column, std::vector<std::string>& into) {
+    if (!from.is_null(first + column)) into = names.items(from.integer(first + column));
+  };
+  const std::int64_t owner = from.integer(first + kRunOwner);
+  run.verified = owner > 0;
+  std::string_view uid = names.text(owner > 0 ? owner : -owner);
+  run.cluster = take_until(uid, '\n');
+  if (!uid.empty()) run.uid = uid;
+  name(kRunUser, run.user);
+  name(kRunAccount, run.account);
+  name(kRunPartition, run.partition);
+  list(kRunNodes, run.nodes);
+  list(kRunFindings, run.findings);
+  run.programs = programs_of(from.text(first + kRunPrograms));
   return run;
 }
 
 JobRun as_stored(JobRun run) {
   run.modules.clear();
-  run.uid.reset();
   for (auto* list : {&run.nodes, &run.findings}) {
     if (!list->empty()) *list = split_lines(join_lines(*list));
   }

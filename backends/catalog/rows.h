@@ -90,22 +90,37 @@ class RowWriter {
   sqlite::Statement outcome_;
 };
 
-// The columns of a run, and how many they are.
+// The columns of a run, where they are in such a row, and how many they are.
 inline constexpr const char* kRunColumns =
-    "ended, user, verified, account, partition, core_seconds, unused_core_seconds, gpu_seconds, "
+    "ended, user, owner, account, partition, core_seconds, unused_core_seconds, gpu_seconds, "
     "unused_gpu_seconds, nodes, findings, programs";
-inline constexpr int kRunColumnCount =
-    1 + static_cast<int>(std::ranges::count(std::string_view(kRunColumns), ','));
+enum RunColumn : std::uint8_t {
+  kRunEnded,
+  kRunUser,
+  kRunOwner,
+  kRunAccount,
+  kRunPartition,
+  kRunCoreSeconds,
+  kRunUnusedCoreSeconds,
+  kRunGpuSeconds,
+  kRunUnusedGpuSeconds,
+  kRunNodes,
+  kRunFindings,
+  kRunPrograms,
+  kRunColumnCount
+};
+static_assert(kRunColumnCount == 1 + std::ranges::count(std::string_view(kRunColumns), ','));
 // Binds the next parameters in the order of kRunColumns; of no run, NULL.
 void bind_run(sqlite::Statement& into, const std::optional<JobRun>& run, NameWriter& names);
 // From columns in this order, the first of which is `first`; without modules. Nothing if there is
-// none. What is not asked for is empty.
-struct RunParts {
-  bool nodes = true;
-  bool programs = true;
-};
-std::optional<JobRun> read_run(const sqlite::Statement& from, int first, NameReader& names,
-                               RunParts parts = {});
+// none.
+std::optional<JobRun> read_run(const sqlite::Statement& from, int first, NameReader& names);
+// When it ended, what it had and did not use, and nothing else.
+JobRun read_figures(const sqlite::Statement& from, int first);
+// From the column kRunPrograms.
+std::vector<JobRun::Program> programs_of(std::string_view text);
+// `later.owner`: the id of this name of kNameOfOwner, negative if the user is not verified.
+std::string owner_of_run(std::string_view cluster, const std::optional<std::string>& uid);
 // What read_run() gives of a run that bind_run() was given.
 JobRun as_stored(JobRun run);
 

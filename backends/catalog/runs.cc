@@ -7,11 +7,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "backends/catalog/ingest.h"
+#include "backends/catalog/row_sums.h"
 #include "backends/catalog/rows.h"
 #include "backends/catalog/search_budget.h"
 #include "backends/catalog/search_judge.h"
@@ -59,25 +61,23 @@ class MostWasteful {
   std::vector<FoundRun> list_;
 };
 
-// The runs of one segment.
+// The runs of one segment that a reader may see.
 class SegmentRuns {
  public:
+  using UseRow = std::function<void(const sqlite::Statement&)>;
   using UseFound = std::function<void(FoundRun&&)>;
 
-  SegmentRuns(SearchReader& reader, const Searchable::RunRequest& request, Budget& budget,
-              RunParts parts = {})
+  SegmentRuns(SearchReader& reader, const Searchable::RunRequest& request, Budget& budget)
       : reader_(reader),
         db_(reader.db()),
         request_(request),
         budget_(budget),
-        parts_(parts),
         names_(reader.rows().names()),
         by_time_(db_, select("ended >= ? AND ended < ?")),
         by_user_(db_, select("ended >= ? AND ended < ? AND user = ?", "INDEXED BY later_user")),
         by_account_(db_,
                     select("ended >= ? AND ended < ? AND account = ?", "INDEXED BY later_account")),
         one_(db_, select("job = ? AND event = ?")),
-        of_job_(db_, "SELECT cluster, uid, flags, modules FROM jobs WHERE id = ?"),
         wasteful_(db_, "SELECT waste, job, event FROM wasteful WHERE day = ? ORDER BY waste DESC"),
         least_(db_, kSelectLeastWasteful) {}
 
@@ -85,6 +85,9 @@ class SegmentRuns {
   // that writes can be used again in between.
   void read(const UseFound& use) {
     each_day([&](std::int64_t begin, std::int64_t end) { read_within(begin, end, use); });
+  }
+  void read_rows(const UseRow& use) {
+    each_day([&](std::int64_t begin, std::int64_t end) { rows_within(begin, end, use); });
   }
 
   // The same for those alone of which one may be among the most wasteful.
@@ -115,7 +118,7 @@ class SegmentRuns {
   }
 
   // Within one transaction of the reader.
-  void read_within(std::int64_t begin, std::int64_t end, const UseFound& use) {
+  void rows_within(std::int64_t begin, std::int64_t end, const UseRow& use) {
     if (request_.visibility.all) {
       by_time_.bind(begin, end);
       return use_rows(by_time_, use);
@@ -143,15 +146,29 @@ class SegmentRuns {
 
  private:
   // Where they are in the statements.
-  enum Column { kWaste = kRunColumnCount, kUserId, kJob, kEvent, kRecord };
+  enum Column : std::uint8_t { kModules = kRunColumnCount, kWaste, kJob, kEvent, kRecord };
 
-  static std::string select(const std::string& where, const std::string& with = "") {
+  std::string select(const std::string& where, const std::string& with = "") const {
+    const std::string modules =
+        request_.modules ? "(SELECT modules FROM jobs WHERE id = later.job)" : "NULL";
     // wasted_core_seconds()
     const std::string waste = "ifnull(unused_core_seconds, 0) + " +
                               std::to_string(kCoreHoursOfGpuHour) +
                               " * ifnull(unused_gpu_seconds, 0)";
-    return std::string("SELECT ") + kRunColumns + ", " + waste +
-           ", user, job, event, record FROM later " + with + " WHERE " + where;
+    return std::string("SELECT ") + kRunColumns + ", " + modules + ", " + waste +
+           ", job, event, record FROM later " + with + " WHERE " + where;
+  }
+
+  // The names of a segment stay what they are, so that one answer holds for all runs with them.
+  bool is_seen(const sqlite::Statement& row) {
+    if (request_.visibility.all) return true;
+    const auto [known, is_new] = seen_owners_.try_emplace(
+        {row.integer(kRunUser), row.integer(kRunOwner), row.integer(kRunAccount)}, false);
+    if (is_new) {
+      const auto run = read_run(row, 0, names_);
+      known->second = run && is_visible(*run, request_.visibility);
+    }
+    return known->second;
   }
 
   void begin_transaction() {
@@ -200,13 +217,13 @@ class SegmentRuns {
   }
 
   // Without the runs of these users.
-  void use_rows(sqlite::Statement& row, const UseFound& use,
+  void use_rows(sqlite::Statement& row, const UseRow& use,
                 const std::vector<std::int64_t>& without = {}) {
     while (row.step()) {
-      if (++seen_ % kRunsBetweenChecks == 0 && budget_.is_over()) break;
+      if (++rows_ % kRunsBetweenChecks == 0 && budget_.is_over()) break;
       if (most_ != nullptr && row.number(kWaste) <= most_->least()) continue;
-      if (!without.empty() && std::ranges::binary_search(without, row.integer(kUserId))) continue;
-      if (auto found = found_in(row)) use(*std::move(found));
+      if (!without.empty() && std::ranges::binary_search(without, row.integer(kRunUser))) continue;
+      if (is_seen(row)) use(row);
     }
     row.reset();
   }
@@ -231,33 +248,24 @@ class SegmentRuns {
         least_.first(unit_of(begin, kDay), kWastefulOfDay - 1).value_or(0));
   }
 
+  void read_within(std::int64_t begin, std::int64_t end, const UseFound& use) {
+    rows_within(begin, end, [&](const sqlite::Statement& row) {
+      if (auto found = found_in(row)) use(*std::move(found));
+    });
+  }
   std::optional<FoundRun> found_in(const sqlite::Statement& row) {
-    auto run = read_run(row, 0, names_, parts_);
+    auto run = read_run(row, 0, names_);
     if (!run) return std::nullopt;
-    if (request_.origin || request_.modules || !request_.visibility.all)
-      add_of_job(*run, row.integer(kJob));
-    if (!is_visible(*run, request_.visibility)) return std::nullopt;
+    if (!row.is_null(kModules)) run->modules = names_.items(row.integer(kModules));
     if (request_.origin) run->key = row.text(kEvent);
     return FoundRun{
         .run = *std::move(run), .segment = reader_.segment(), .record = row.integer(kRecord)};
-  }
-
-  void add_of_job(JobRun& run, std::int64_t job) {
-    if (of_job_.bind(job).step()) {
-      run.cluster = names_.text(of_job_.integer(0));
-      // For is_visible(). A job's environment may claim any uid.
-      const bool has_uid = !request_.visibility.all && (of_job_.integer(2) & kVerifiedFlag) != 0;
-      if (has_uid && !of_job_.is_null(1)) run.uid = names_.text(of_job_.integer(1));
-      if (request_.modules && !of_job_.is_null(3)) run.modules = names_.items(of_job_.integer(3));
-    }
-    of_job_.reset();
   }
 
   SearchReader& reader_;
   sqlite::Connection& db_;
   const Searchable::RunRequest& request_;
   Budget& budget_;
-  const RunParts parts_;
   NameReader& names_;
   struct Ids {
     std::vector<std::int64_t> users;
@@ -268,24 +276,23 @@ class SegmentRuns {
   sqlite::Statement by_user_;
   sqlite::Statement by_account_;
   sqlite::Statement one_;
-  sqlite::Statement of_job_;
   sqlite::Statement wasteful_;
   sqlite::Statement least_;
   MostWasteful* most_ = nullptr;  // null: all are asked for
-  std::uint64_t seen_ = 0;
+  std::uint64_t rows_ = 0;
+  // Of the ids of user, owner and account: whether their runs may be seen.
+  std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, bool> seen_owners_;
 };
 
-// The runs of which sums are made, and what of them.
-Searchable::RunRequest runs_for(const Searchable::SumRequest& request) {
-  return {.from = request.bounds.front(),
-          .until = request.bounds.back(),
+// The runs of which sums are made, of a period.
+Searchable::RunRequest runs_for(const Searchable::SumRequest& request, Timestamp from,
+                                Timestamp until) {
+  return {.from = from,
+          .until = until,
           .modules = request.by == RunsBy::kModule,
           .with_event = {},
           .stop = {},
           .visibility = request.visibility};
-}
-RunParts parts_for(const Searchable::SumRequest& request) {
-  return {.nodes = request.by == RunsBy::kNode, .programs = request.by == RunsBy::kProgram};
 }
 
 // What `sums` of one segment adds to the answer, for a reader who sees all jobs.
@@ -296,9 +303,10 @@ class SegmentSums {
         db_(reader.db()),
         request_(request),
         budget_(budget),
-        asked_(runs_for(request)),
-        runs_(reader, asked_, budget, parts_for(request)),
+        asked_(runs_for(request, request.bounds.front(), request.bounds.back())),
+        runs_(reader, asked_, budget),
         names_(reader.rows().names()),
+        of_rows_(request.by, names_),
         select_(db_, "SELECT time, name, data FROM sums WHERE kind = ? AND time >= ? AND time < ?"),
         has_runs_(db_, "SELECT 1 FROM later WHERE ended >= ? AND ended < ? LIMIT 1") {}
 
@@ -339,8 +347,8 @@ class SegmentSums {
     }
     select_.reset();
   }
-  void each_run(std::int64_t from, std::int64_t until, const Use& use) {
-    if (from < until) runs_.read_within(from, until, [&](FoundRun&& found) { use(found.run); });
+  void each_row(std::int64_t from, std::int64_t until, const SegmentRuns::UseRow& use) {
+    if (from < until) runs_.rows_within(from, until, use);
   }
   RunTotals totals_of(const StoredSum& stored) {
     RunTotals totals;
@@ -352,11 +360,15 @@ class SegmentSums {
 
   void read_quarters(std::int64_t from, std::int64_t until,
                      const std::function<void(const RunSumRow&)>& use) {
-    const auto use_run = [&](const JobRun& run) { for_each_row(std::nullopt, run, use); };
+    const auto add = [&](const sqlite::Statement& row) { of_rows_.add_in_time(row); };
     const Units whole = units_within(from, until, kQuarter);
-    if (whole.begin >= whole.end) return each_run(from, until, use_run);
-    each_run(from, whole.begin * kQuarter, use_run);
-    each_run(whole.end * kQuarter, until, use_run);
+    if (whole.begin >= whole.end) {
+      each_row(from, until, add);
+      return of_rows_.give(time_of(from), use);
+    }
+    each_row(from, whole.begin * kQuarter, add);
+    each_row(whole.end * kQuarter, until, add);
+    of_rows_.give(time_of(from), use);
     each_stored(kQuarters, whole,
                 [&](std::int64_t time, std::int64_t is_measured, const StoredSum& stored) {
                   const RunTotals totals = totals_of(stored);
@@ -374,26 +386,28 @@ class SegmentSums {
     Names names;
     Units days = units_within(from, until, kDay);
     if (days.begin > days.end) {
-      add_runs(names, from, until);
+      add_rows(from, until);
     } else {
       const std::int64_t first = days.begin * kDay;
       const std::int64_t last = days.end * kDay;
-      if (is_whole_day(names, {from, first}, {first - kDay, from})) --days.begin;
-      if (is_whole_day(names, {last, until}, {until, last + kDay})) ++days.end;
+      if (is_whole_day({from, first}, {first - kDay, from})) --days.begin;
+      if (is_whole_day({last, until}, {until, last + kDay})) ++days.end;
       add_days(names, days);
     }
+    of_rows_.give(time_of(from), [&](const RunSumRow& row) {
+      RunTotals& totals = names[std::string(*row.name)];
+      totals += row.sum;
+      std::erase_if(totals.findings, [](const auto& finding) { return finding.second == 0; });
+    });
     if (budget_.is_over()) return;  // what was to be taken away may still be there
     for (const auto& [name, totals] : names) {
       if (totals.jobs > 0) use({.name = name, .time = time_of(from), .sum = totals});
     }
   }
 
-  void add_runs(Names& names, std::int64_t from, std::int64_t until) {
-    each_run(from, until, [&](const JobRun& run) {
-      for_each_row(request_.by, run, [&](const RunSumRow& row) {
-        if (row.name) names[std::string(*row.name)] += row.sum;
-      });
-    });
+  void add_rows(std::int64_t from, std::int64_t until,
+                RowSums::Change change = RowSums::Change::kAdd) {
+    each_row(from, until, [&](const sqlite::Statement& row) { of_rows_.add_by_name(row, change); });
   }
 
   void add_days(Names& names, Units days) {
@@ -416,18 +430,14 @@ class SegmentSums {
     std::int64_t begin;
     std::int64_t end;
   };
-  bool is_whole_day(Names& names, Part within, Part outside) {
+  bool is_whole_day(Part within, Part outside) {
     if (within.begin == within.end || !has_runs(within)) return false;
     if (!has_runs(outside)) return true;
     if (within.end - within.begin <= outside.end - outside.begin) {
-      add_runs(names, within.begin, within.end);
+      add_rows(within.begin, within.end);
       return false;
     }
-    each_run(outside.begin, outside.end, [&](const JobRun& run) {
-      for_each_row(request_.by, run, [&](const RunSumRow& row) {
-        if (row.name) names[std::string(*row.name)] -= row.sum;
-      });
-    });
+    add_rows(outside.begin, outside.end, RowSums::Change::kRemove);
     return true;
   }
   bool has_runs(Part part) { return has_runs_.first(part.begin, part.end).has_value(); }
@@ -439,6 +449,7 @@ class SegmentSums {
   const Searchable::RunRequest asked_;
   SegmentRuns runs_;
   NameReader& names_;
+  RowSums of_rows_;
   sqlite::Statement select_;
   sqlite::Statement has_runs_;
 };
@@ -507,11 +518,16 @@ Result<RunAnswer> read_sums(ReaderPool& pool, const Clock& clock,
       SegmentSums(reader, request, budget).read(use);
     });
   }
-  const Searchable::RunRequest asked = runs_for(request);
   return each_segment(pool, budget, [&](SearchReader& reader) {
-    SegmentRuns(reader, asked, budget, parts_for(request)).read([&](FoundRun&& found) {
-      for_each_row(request.by, found.run, use);
-    });
+    RowSums sums(request.by, reader.rows().names());
+    for (std::size_t i = 0; i + 1 < request.bounds.size(); ++i) {
+      const auto asked = runs_for(request, request.bounds[i], request.bounds[i + 1]);
+      SegmentRuns(reader, asked, budget).read_rows([&](const sqlite::Statement& row) {
+        sums.add_in_time(row);
+        sums.add_by_name(row);
+      });
+      sums.give(asked.from, use);
+    }
   });
 }
 

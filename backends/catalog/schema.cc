@@ -50,9 +50,10 @@ CREATE TABLE outcomes(
   nodes INTEGER, findings INTEGER, lives INTEGER NOT NULL, runs INTEGER NOT NULL,
   failed_runs INTEGER NOT NULL, account_named INTEGER);
 -- The later events themselves, each once. event: the id's first 16 bytes. The others are of the run
--- that a usage.job describes (rows.h), else NULL; ended: seconds, programs: "SHARE NAME" lines.
+-- that a usage.job describes (rows.h), else NULL; ended: seconds, owner: owner_of_run(), programs:
+-- "SHARE NAME" lines.
 CREATE TABLE later(job INTEGER NOT NULL, event BLOB NOT NULL, record INTEGER NOT NULL,
-                   ended INTEGER, user INTEGER, verified INTEGER, account INTEGER,
+                   ended INTEGER, user INTEGER, owner INTEGER, account INTEGER,
                    partition INTEGER, core_seconds INTEGER, unused_core_seconds INTEGER, gpu_seconds INTEGER,
                    unused_gpu_seconds INTEGER, nodes INTEGER, findings INTEGER, programs TEXT,
                    PRIMARY KEY(job, event)) WITHOUT ROWID;
@@ -118,7 +119,7 @@ constexpr const char* kIndicesOf8 = R"sql(
 -- One person's runs, with all that is asked of them, as they lie far apart in `later`. Format 7 has
 -- an index of that name with less.
 DROP INDEX IF EXISTS later_user;
-CREATE INDEX later_user ON later(user, ended, verified, account, partition, core_seconds,
+CREATE INDEX later_user ON later(user, ended, owner, account, partition, core_seconds,
                                  unused_core_seconds, gpu_seconds, unused_gpu_seconds, nodes,
                                  findings, programs, record) WHERE ended NOT NULL;
 -- One person's jobs, and those whose owner may not be known.

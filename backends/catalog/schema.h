@@ -62,6 +62,7 @@ inline constexpr std::int64_t kNameOfNodes = 106;     // a list
 inline constexpr std::int64_t kNameOfFindings = 107;  // a list
 inline constexpr std::int64_t kNameOfSoftware = 108;  // a list
 inline constexpr std::int64_t kNameOfSums = 110;      // of a row of `sums`
+inline constexpr std::int64_t kNameOfOwner = 111;     // owner_of_run()
 
 // `fields` of this field is not of a chunk: owners.id takes its place, and the list has the
 // accounts of the owner's jobs.

@@ -224,7 +224,8 @@ JobRun run_of(const Event& event, const Json& usage, const std::optional<Timesta
              .partition = event.job.partition,
              .ended_at = Timestamp{ended.nanoseconds / kSecond * kSecond},
              .core_seconds = product_of(row.elapsed_seconds, row.cpus),
-             .gpu_seconds = product_of(row.elapsed_seconds, row.gpus)};
+             .gpu_seconds = product_of(row.elapsed_seconds, row.gpus),
+             .cluster = event.cluster};
   run.unused_core_seconds = unused_of(run.core_seconds, row.cpu_ratio);
   // A share of the part that was seen says nothing of the rest.
   if (!partial) run.unused_gpu_seconds = unused_of(run.gpu_seconds, row.gpu_ratio);
