@@ -19,7 +19,7 @@ const Schema<Config>& schema() {
       integer("generations", &Config::generations, 1, 9,
               "images kept in a job's directory, the newest included"),
       integer("requests_per_minute", &Config::requests_per_minute, 1, 10000,
-              "of one user; further ones are refused"),
+              "of one user; further ones wait"),
   };
   return schema;
 }

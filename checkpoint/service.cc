@@ -25,7 +25,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using std::chrono::steady_clock;
 
-constexpr std::size_t kMostWaiting = 1000;
+constexpr std::ptrdiff_t kMostWaitingOfOneUser = 1000;
 // A report is written at once, so it is not larger than a pipe's atomic write.
 constexpr std::size_t kMostReport = 2048;
 // The engine keeps to the time limit. Hashing and the file system may need as long again; a process
@@ -69,7 +69,7 @@ Service::Service(Config config, std::string engine_version, Engine& engine, Spoo
       engine_(engine),
       spool_(std::move(spool)),
       log_(log),
-      queue_(config_.requests_per_minute, kMostWaiting) {}
+      queue_(config_.requests_per_minute, kMostWaitingOfOneUser) {}
 
 std::vector<const Request*> Service::requests(bool with_resumed) const {
   std::vector<const Request*> result;
@@ -80,50 +80,63 @@ std::vector<const Request*> Service::requests(bool with_resumed) const {
   return result;
 }
 
-void Service::accept(const SpoolRequest& taken, SteadyTime now) {
+void Service::accept(const SpoolRequest& taken) {
   const auto refuse = [&](const std::string& why) {
     log_.warning("CHECKPOINT_REQUEST_REFUSED", "a request was removed without being served",
-                 {{"file", printable(taken.file, 80)}, {"uid", taken.uid}, {"reason", why}});
+                 {{"file", printable(taken.file, 80)}, {"uid", taken.stat.owner}, {"reason", why}});
+    spool_.remove(taken.kept);
   };
   if (!taken.problem.empty()) return refuse(taken.problem);
   // Nothing is restored as root, so nothing of root's is saved.
-  if (taken.uid == 0) return refuse("it is root's");
+  if (taken.stat.owner == 0) return refuse("it is root's");
   auto body = parse_request_body(taken.name.action, taken.text);
   if (!body) return refuse(body.error().message());
-  const auto added = queue_.add({.action = taken.name.action,
-                                 .owner = {taken.name.job, taken.uid, {}},
-                                 .body = *std::move(body)},
-                                requests(true), now);
-  if (added == RequestQueue::Added::kTooMany) refuse("too many requests of this user");
+  if (queue_.is_full(taken.stat.owner)) return refuse("too many requests of this user");
+  const auto unneeded = queue_.add({.kept = taken.kept,
+                                    .action = taken.name.action,
+                                    .owner = {taken.name.job, taken.stat.owner, {}},
+                                    .body = *std::move(body)},
+                                   requests(true));
+  if (unneeded) spool_.remove(unneeded->kept);
 }
 
 void Service::start_due(SteadyTime now) {
+  if (now < no_start_before_) return;
+  for (; !interrupted_.empty(); interrupted_.pop_back()) {
+    if (!start(interrupted_.back(), true, now)) return;
+  }
   while (static_cast<std::int64_t>(requests(false).size()) < config_.dumps_at_a_time) {
     const auto most_of_one_user = std::max<std::int64_t>(1, config_.dumps_at_a_time - 1);
-    const auto request = queue_.next(requests(false), most_of_one_user);
+    auto request = queue_.next(requests(false), most_of_one_user, now);
     if (!request) return;
-    start(*request, false, now);
+    if (!start(*request, false, now)) return queue_.put_back(*std::move(request));
   }
 }
 
-void Service::start(const Request& request, bool cleans_up, SteadyTime now) {
-  std::array<int, 2> ends{};
-  const pid_t pid = ::pipe2(ends.data(), O_CLOEXEC) == 0 ? ::fork() : -1;
-  if (pid < 0) {
-    log_.error("CHECKPOINT_NOT_STARTED", "no process can be had for a request; it is dropped",
-               {{"job", request.owner.job}, {"reason", system_error("fork", errno).message()}});
-    return;
-  }
+bool Service::start(const Request& request, bool cleans_up, SteadyTime now) {
+  std::array<int, 2> ends{-1, -1};
+  const bool has_pipe = ::pipe2(ends.data(), O_CLOEXEC) == 0;
+  const UniqueFd write_end(ends[1]);
   UniqueFd report(ends[0]);
-  UniqueFd write_end(ends[1]);
+  const pid_t pid = has_pipe ? ::fork() : -1;
+  if (pid < 0) {
+    log_.error("CHECKPOINT_NOT_STARTED", "no process can be had for a request; it waits",
+               {{"job", request.owner.job}, {"reason", system_error("fork", errno).message()}});
+    no_start_before_ = now + kRetryPace;
+    return false;
+  }
   if (pid == 0) {
+    // From here on it is not in the spool: no later start of the service begins it a second time.
+    const bool is_ours = cleans_up || spool_.remove(request.kept);
     leave_service(write_end.get());
     const Report write_report = [](const Outcome<Done>& outcome) {
       const std::string text = report_text(outcome);
       static_cast<void>(::write(3, text.data(), text.size()));
     };
     try {
-      if (cleans_up) {
+      if (!is_ours) {
+        write_report(tl::unexpected(Refusal{"withdrawn", "it was removed before its turn"}));
+      } else if (cleans_up) {
         clean_up(request, write_report);
       } else {
         serve(request, config_, engine_version_, engine_, write_report);
@@ -141,9 +154,10 @@ void Service::start(const Request& request, bool cleans_up, SteadyTime now) {
                       .deadline = now + limit,
                       .has_reported = false,
                       .cleans_up = cleans_up});
+  return true;
 }
 
-void Service::read_report(Worker& worker, SteadyTime now) {
+void Service::read_report(Worker& worker) {
   std::string text(kMostReport, '\0');
   const ssize_t got = ::read(worker.report.get(), text.data(), text.size());
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
@@ -162,7 +176,7 @@ void Service::read_report(Worker& worker, SteadyTime now) {
     } else {
       fields.emplace_back("reason", printable(reason, 40));
       fields.emplace_back("detail", printable(rest, 500));
-      log_.info("CHECKPOINT_NOT_DONE", "a request was refused; its directory says why", fields);
+      log_.info("CHECKPOINT_NOT_DONE", "a request was not served; its directory says why", fields);
     }
   }
   if (got > 0) return;
@@ -172,7 +186,7 @@ void Service::read_report(Worker& worker, SteadyTime now) {
   if (worker.has_reported || worker.cleans_up) return;
   log_.warning("CHECKPOINT_INTERRUPTED", "the process of a request was ended before its result",
                {{"request", word_of(worker.request.action)}, {"job", worker.request.owner.job}});
-  start(Request(worker.request), true, now);
+  interrupted_.push_back(worker.request);
 }
 
 void Service::end_late(SteadyTime now) {
@@ -186,6 +200,7 @@ int Service::poll_timeout_ms(SteadyTime now) const {
   for (const Worker& worker : workers_) {
     if (!worker.has_reported) next = std::min(next, std::max(worker.deadline, now + kRetryPace));
   }
+  if (!queue_.is_empty() || !interrupted_.empty()) next = std::min(next, now + kRetryPace);
   if (next == SteadyTime::max()) return -1;
   const auto left = std::chrono::ceil<milliseconds>(next - now);
   return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 60'000));
@@ -193,26 +208,20 @@ int Service::poll_timeout_ms(SteadyTime now) const {
 
 void Service::run(int signals) {
   while (true) {
-    SteadyTime now = steady_clock::now();
-    for (const SpoolRequest& request : spool_.take(now)) accept(request, now);
+    const SteadyTime now = steady_clock::now();
+    for (const SpoolRequest& request : spool_.take(now)) accept(request);
     start_due(now);
     std::vector<pollfd> fds{{signals, POLLIN, 0}, {spool_.notify_fd(), POLLIN, 0}};
     for (const Worker& worker : workers_) fds.push_back({worker.report.get(), POLLIN, 0});
-    const std::size_t watched = workers_.size();
     if (::poll(fds.data(), fds.size(), poll_timeout_ms(now)) < 0) continue;
     signalfd_siginfo signal{};
     if (::read(signals, &signal, sizeof signal) == sizeof signal && signal.ssi_signo != SIGHUP)
       return;
-    now = steady_clock::now();
-    // A report may start another worker, which moves the list.
-    for (std::size_t i = 0; i < watched; ++i) {
-      if (fds[i + 2].revents == 0) continue;
-      Worker worker = std::move(workers_[i]);
-      read_report(worker, now);
-      workers_[i] = std::move(worker);
+    for (std::size_t i = 0; i < workers_.size(); ++i) {
+      if (fds[i + 2].revents != 0) read_report(workers_[i]);
     }
     std::erase_if(workers_, [](const Worker& worker) { return worker.pid == 0; });
-    end_late(now);
+    end_late(steady_clock::now());
   }
 }
 

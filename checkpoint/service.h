@@ -33,10 +33,11 @@ class Service {
     bool cleans_up = false;
   };
 
-  void accept(const SpoolRequest& request, SteadyTime now);
+  void accept(const SpoolRequest& request);
   void start_due(SteadyTime now);
-  void start(const Request& request, bool cleans_up, SteadyTime now);
-  void read_report(Worker& worker, SteadyTime now);
+  // False: no process can be had for it now.
+  bool start(const Request& request, bool cleans_up, SteadyTime now);
+  void read_report(Worker& worker);
   void end_late(SteadyTime now);
   std::vector<const Request*> requests(bool with_resumed) const;
   int poll_timeout_ms(SteadyTime now) const;
@@ -47,6 +48,8 @@ class Service {
   Spool spool_;
   Logger& log_;
   RequestQueue queue_;
+  std::vector<Request> interrupted_;  // whose directories do not say so yet
+  SteadyTime no_start_before_;
   std::vector<Worker> workers_;
 };
 

@@ -18,7 +18,9 @@ namespace scriptorium::checkpoint {
 namespace {
 
 constexpr std::chrono::seconds kUnchangedFor{1};
-constexpr std::size_t kMostPending = 10'000;
+// Incomplete requests. A node has fewer jobs.
+constexpr std::ptrdiff_t kMostPendingOfOneUser = 1000;
+constexpr const char* kAccepted = ".accepted";
 
 std::optional<FileStat> stat_at(int directory, const std::string& file) {
   struct stat found{};
@@ -30,6 +32,36 @@ std::optional<FileStat> stat_at(int directory, const std::string& file) {
                   .mtime_ns = found.st_mtim.tv_sec * kSecond + found.st_mtim.tv_nsec,
                   .owner = found.st_uid,
                   .mode = found.st_mode};
+}
+
+// Nothing where another try may succeed: it is gone, or the process has too many files open.
+std::optional<SpoolRequest> read_request(int directory, const std::string& file,
+                                         const RequestName& name) {
+  SpoolRequest request{
+      .file = file, .kept = {}, .name = name, .stat = {}, .text = {}, .problem = {}};
+  const UniqueFd fd(
+      ::openat(directory, file.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  if (!fd) {
+    if (errno == ENOENT || errno == EMFILE || errno == ENFILE || errno == ENOMEM)
+      return std::nullopt;
+    request.problem = errno == ELOOP ? "it is a link" : "it cannot be opened";
+    return request;
+  }
+  const auto stat = stat_fd(fd.get());
+  if (!stat || !stat->is_regular()) {
+    request.problem = "it is not a regular file";
+  } else if (stat->links != 1) {
+    // A hard link's owner need not be who made the link.
+    request.problem = "it has several names";
+  } else if (stat->size > kMostRequestBytes) {
+    request.problem = "it is larger than 4 KiB";
+  } else {
+    request.stat = *stat;
+    auto text = read_fd(fd.get(), kMostRequestBytes);
+    if (text) request.text = *std::move(text);
+  }
+  if (request.problem.empty() && name.job.empty()) request.problem = "its name is not a job's id";
+  return request;
 }
 
 bool is_unchanged(const FileStat& a, const FileStat& b) {
@@ -51,6 +83,14 @@ Result<Spool> Spool::open(const std::string& path) {
   if (stat->owner != ::geteuid()) return unsafe(path, "belongs to another user; it must be root's");
   if ((stat->mode & 0022U) != 0 && (stat->mode & S_ISVTX) == 0)
     return unsafe(path, "lets users remove each other's requests; chmod 1777 helps");
+  const std::string accepted_path = path + "/" + kAccepted;
+  if (::mkdirat(directory.get(), kAccepted, 0700) != 0 && errno != EEXIST)
+    return system_error("mkdir " + accepted_path, errno);
+  UniqueFd accepted(
+      ::openat(directory.get(), kAccepted, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  const auto accepted_stat = stat_fd(accepted.get());
+  if (!accepted_stat || accepted_stat->owner != ::geteuid() || (accepted_stat->mode & 0077U) != 0)
+    return unsafe(accepted_path, "is not a folder of root's alone; remove it");
   if (::fchmod(directory.get(), 01777) != 0) return system_error("chmod " + path, errno);
   UniqueFd notify(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
   constexpr std::uint32_t kEvents =
@@ -59,16 +99,14 @@ Result<Spool> Spool::open(const std::string& path) {
   const std::string opened = "/proc/self/fd/" + std::to_string(directory.get()) + "/.";
   if (!notify || ::inotify_add_watch(notify.get(), opened.c_str(), kEvents) < 0)
     return system_error("watching " + path, errno);
-  return Spool(std::move(directory), std::move(notify));
+  return Spool(std::move(directory), std::move(accepted), std::move(notify));
 }
 
-bool Spool::add(const std::string& file, SteadyTime now, bool closed) {
-  if (!parse_request_name(file)) return true;
-  if (pending_.size() >= kMostPending && !pending_.contains(file)) return false;
+void Spool::add(const std::string& file, SteadyTime now, bool closed) {
+  if (!parse_request_name(file)) return;
   Pending& entry = pending_[file];
   entry.since = now;
   entry.closed = entry.closed || closed;
-  return true;
 }
 
 void Spool::read_notifications(SteadyTime now) {
@@ -80,83 +118,97 @@ void Spool::read_notifications(SteadyTime now) {
       const auto* event = reinterpret_cast<const inotify_event*>(buffer.data() + at);
       at += sizeof(inotify_event) + event->len;
       const bool closed = (event->mask & (IN_CLOSE_WRITE | IN_MOVED_TO)) != 0;
-      const bool overflow = (event->mask & IN_Q_OVERFLOW) != 0;
-      if (overflow || (event->len != 0 && !add(event->name, now, closed))) must_scan_ = true;
+      if ((event->mask & IN_Q_OVERFLOW) != 0) must_scan_ = true;
+      if (event->len != 0) add(event->name, now, closed);
     }
   }
 }
 
-void Spool::scan(SteadyTime now) {
-  const auto names = names_in(directory_.get());
-  if (!names) return;
-  must_scan_ = false;
-  for (const std::string& name : *names) {
-    // What does not fit now is found by the next scan, when others have been taken.
-    if (!pending_.contains(name) && !add(name, now, false)) {
-      must_scan_ = true;
-      return;
-    }
+std::optional<SpoolRequest> Spool::take_complete(const std::string& file, const FileStat& stat,
+                                                 SteadyTime now) {
+  Pending& pending = pending_[file];
+  const bool is_new = pending.seen.inode == 0;
+  if (!is_unchanged(stat, pending.seen)) {
+    pending.seen = stat;
+    pending.since = now;
   }
-}
-
-SpoolRequest Spool::read(const std::string& file, const RequestName& name) const {
-  SpoolRequest request{.file = file, .name = name, .uid = 0, .text = {}, .problem = {}};
-  const UniqueFd fd(::openat(directory_.get(), file.c_str(),
-                             O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
-  if (!fd) {
-    request.problem = errno == ELOOP ? "it is a link" : "it cannot be opened";
+  const bool is_due = now - pending.since >= kUnchangedFor;
+  const bool is_too_many = is_new && is_one_too_many(stat.owner);
+  if (!is_due && !pending.closed && !is_too_many) return std::nullopt;
+  pending.closed = false;
+  if (is_due) pending.since = now;  // what cannot be read or moved now is tried again
+  const RequestName name = *parse_request_name(file);
+  auto request = read_request(directory_.get(), file, name);
+  if (!request) return std::nullopt;
+  if (request->problem.empty() && is_too_many) request->problem = "too many requests of this user";
+  if (!request->problem.empty()) {
+    if (!is_due && !is_too_many) return std::nullopt;
+    ::unlinkat(directory_.get(), file.c_str(), 0);
     return request;
   }
-  const auto stat = stat_fd(fd.get());
-  if (!stat || !stat->is_regular()) {
-    request.problem = "it is not a regular file";
-  } else if (stat->links != 1) {
-    // A hard link's owner need not be who made the link.
-    request.problem = "it has several names";
-  } else if (stat->size > kMostRequestBytes) {
-    request.problem = "it is larger than 4 KiB";
-  } else {
-    request.uid = stat->owner;
-    auto text = read_fd(fd.get(), kMostRequestBytes);
-    if (text) request.text = *std::move(text);
-  }
-  if (request.problem.empty() && name.job.empty()) request.problem = "its name is not a job's id";
+  if (!is_due && !looks_complete(name.action, request->text)) return std::nullopt;
+  // By its inode: a later request of the same job does not replace it while its work begins.
+  request->kept = std::to_string(request->stat.inode) + "." + file;
+  if (::renameat(directory_.get(), file.c_str(), accepted_.get(), request->kept.c_str()) != 0)
+    return std::nullopt;
   return request;
 }
 
-std::vector<SpoolRequest> Spool::take(SteadyTime now) {
-  read_notifications(now);
-  if (must_scan_) scan(now);
+bool Spool::is_one_too_many(std::uint32_t owner) const {
+  return std::ranges::count_if(pending_, [&](const auto& entry) {
+           return entry.second.seen.inode != 0 && entry.second.seen.owner == owner;
+         }) > kMostPendingOfOneUser;
+}
+
+std::vector<SpoolRequest> Spool::take_accepted() const {
   std::vector<SpoolRequest> taken;
+  const auto names = names_in(accepted_.get());
+  if (!names) return taken;
+  for (const std::string& file : *names) {
+    const auto name = parse_request_name(file.substr(file.find('.') + 1));
+    if (!name) continue;
+    auto request = read_request(accepted_.get(), file, *name);
+    if (!request) continue;
+    request->kept = file;
+    taken.push_back(*std::move(request));
+  }
+  std::ranges::sort(taken, {}, [](const SpoolRequest& request) { return request.stat.mtime_ns; });
+  return taken;
+}
+
+std::vector<SpoolRequest> Spool::take(SteadyTime now) {
+  std::vector<SpoolRequest> taken;
+  if (std::exchange(is_first_take_, false)) taken = take_accepted();
+  read_notifications(now);
+  if (must_scan_) {
+    const auto names = names_in(directory_.get());
+    must_scan_ = !names;
+    if (names) {
+      for (const std::string& name : *names) {
+        if (!pending_.contains(name)) add(name, now, false);
+      }
+    }
+  }
   next_ = must_scan_ ? now + kUnchangedFor : SteadyTime::max();
   for (auto entry = pending_.begin(); entry != pending_.end();) {
-    const auto& file = entry->first;
-    Pending& pending = entry->second;
+    const auto& [file, pending] = *entry;
     const auto stat = stat_at(directory_.get(), file);
-    if (!stat) {
+    // A folder could not be removed, so it is not taken for a request at all.
+    const bool is_gone = !stat || stat->is_directory();
+    auto request = is_gone ? std::nullopt : take_complete(file, *stat, now);
+    if (is_gone || request) {
+      if (request) taken.push_back(*std::move(request));
       entry = pending_.erase(entry);
-      continue;
+    } else {
+      next_ = std::min(next_, pending.since + kUnchangedFor);
+      ++entry;
     }
-    if (!is_unchanged(*stat, pending.seen)) {
-      pending.seen = *stat;
-      pending.since = now;
-    }
-    const RequestName name = *parse_request_name(file);
-    const bool due = now - pending.since >= kUnchangedFor;
-    if (due || pending.closed) {
-      SpoolRequest request = read(file, name);
-      if (due || (request.problem.empty() && looks_complete(name.action, request.text))) {
-        ::unlinkat(directory_.get(), file.c_str(), 0);  // a folder remains, and is not seen again
-        taken.push_back(std::move(request));
-        entry = pending_.erase(entry);
-        continue;
-      }
-      pending.closed = false;
-    }
-    next_ = std::min(next_, pending.since + kUnchangedFor);
-    ++entry;
   }
   return taken;
+}
+
+bool Spool::remove(const std::string& kept) const noexcept {
+  return ::unlinkat(accepted_.get(), kept.c_str(), 0) == 0;
 }
 
 }  // namespace scriptorium::checkpoint

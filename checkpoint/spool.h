@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,24 +17,33 @@ namespace scriptorium::checkpoint {
 
 // A request as it was read, once, from the descriptor whose owner the kernel named.
 struct SpoolRequest {
-  std::string file;
+  std::string file;  // as its owner named it
+  std::string kept;  // its name where it waits, for remove(); "" = it was removed at once
   RequestName name;
-  uid_t uid = 0;
+  FileStat stat;
   std::string text;
   std::string problem;  // why it is not a request that can be served; "" = none
 };
 
-// The folder that every user may write into, sticky as /tmp. A request is taken when it is
-// complete: closed after writing, or unchanged for a second. It is removed at once. Threads: one.
+// The folder into which users' job scripts write requests, by names that they all know. Watched by
+// inotify. A request is taken when it is complete: closed after writing and whole, or unchanged for
+// a second. It is then moved to a folder in it that only root can enter, so that its name is free
+// again: a request that waits must not keep others from writing theirs. There it remains until it
+// is removed, and is found by the next start of the service. Threads: one.
 class Spool {
  public:
-  // Makes the folder if it is missing. kInvalidConfig: another user could replace it or its files.
+  // Makes the folders if they are missing. kInvalidConfig: another user could replace the folder or
+  // its files.
   static Result<Spool> open(const std::string& path);
 
   int notify_fd() const noexcept { return notify_.get(); }  // readable: call take()
+  // The first call also gives what an earlier process has taken and not removed, oldest first. What
+  // has a problem need not be removed.
   std::vector<SpoolRequest> take(SteadyTime now);
   // When to call take() at the latest; SteadyTime::max() = when notified.
   SteadyTime next_take() const noexcept { return next_; }
+  // Of several processes that remove a request that was taken, one gets true.
+  bool remove(const std::string& kept) const noexcept;
 
  private:
   struct Pending {
@@ -41,17 +51,23 @@ class Spool {
     FileStat seen;
     bool closed = false;
   };
-  Spool(UniqueFd directory, UniqueFd notify)
-      : directory_(std::move(directory)), notify_(std::move(notify)) {}
+  Spool(UniqueFd directory, UniqueFd accepted, UniqueFd notify)
+      : directory_(std::move(directory)),
+        accepted_(std::move(accepted)),
+        notify_(std::move(notify)) {}
   void read_notifications(SteadyTime now);
-  void scan(SteadyTime now);
-  bool add(const std::string& file, SteadyTime now, bool closed);
-  SpoolRequest read(const std::string& file, const RequestName& name) const;
+  void add(const std::string& file, SteadyTime now, bool closed);
+  std::vector<SpoolRequest> take_accepted() const;
+  std::optional<SpoolRequest> take_complete(const std::string& file, const FileStat& stat,
+                                            SteadyTime now);
+  bool is_one_too_many(std::uint32_t owner) const;
 
   UniqueFd directory_;
+  UniqueFd accepted_;
   UniqueFd notify_;
   std::map<std::string, Pending> pending_;
   bool must_scan_ = true;
+  bool is_first_take_ = true;
   SteadyTime next_ = SteadyTime::min();
 };
 

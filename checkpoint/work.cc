@@ -180,6 +180,10 @@ Outcome<Done> Work::checkpoint() {
                                             " that waits for its " +
                                             "resume; two jobs cannot share one");
     }
+    // A signal that came twice: the program was saved for the first one, and the job's script is
+    // about to end the job itself.
+    if (manifest && manifest->job == owner_.job && !image->has(kResumedBy) && !is_running(root_))
+      return Done{};
   }
   directory_->remove(kSaved);
   directory_->remove_tree(kRefused);
@@ -232,6 +236,7 @@ Outcome<void> Work::keep(const UserDirectory& image, Done& done) {
   }
   if (written) written = directory_->rename(kNewImage, kImage);
   if (written) written = sync_fd(directory_->fd(), "the directory");
+  directory_->remove_tree(kRefused);  // of a second request that came meanwhile
   if (written) written = directory_->put(kSaved, {});
   if (!written) return refuse("directory", written.error().message());
   directory_->remove_tree(generation(config_.generations));
@@ -393,7 +398,10 @@ void serve(const Request& request, const Config& config, const std::string& engi
   answer(known, outcome);
   report(outcome);
   // A script that knows only checkpoint_ok would wait for its time limit.
-  if (!outcome && (resumes || work.program_has_ended())) end_job(known.owner);
+  // Of two requests in one directory, the one that is at work may have ended the program to save
+  // it.
+  if (!outcome && (resumes || (outcome.error().reason != "busy" && work.program_has_ended())))
+    end_job(known.owner);
   if (outcome && resumes) work.wait_for_program();
 }
 

@@ -13,6 +13,7 @@
 namespace scriptorium::checkpoint {
 
 struct Request {
+  std::string kept;  // SpoolRequest::kept
   Action action = Action::kCheckpoint;
   JobOwner owner;
   RequestBody body;

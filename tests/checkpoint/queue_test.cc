@@ -10,55 +10,86 @@ namespace scriptorium::checkpoint {
 namespace {
 
 using std::chrono::seconds;
-using Added = RequestQueue::Added;
 
 Request request(uid_t uid, std::string job, Action action = Action::kCheckpoint) {
-  return {.action = action, .owner = {std::move(job), uid, {}}, .body = {}};
+  return {.kept = {}, .action = action, .owner = {std::move(job), uid, {}}, .body = {}};
 }
 
-TEST(RequestQueueTest, RefusesWhatAUserSendsFasterThanAllowed) {
+constexpr std::int64_t kMany = 10'000;
+
+TEST(RequestQueueTest, ReturnsOnlySoManyOfAUserInAMinuteAndKeepsTheOthers) {
   RequestQueue queue(60, 1000);
-  const SteadyTime begin{};
-  int accepted = 0;
-  for (int i = 0; i < 500; ++i)
-    accepted += queue.add(request(1000, std::to_string(i)), {}, begin) == Added::kYes ? 1 : 0;
-  EXPECT_EQ(accepted, 60);
-  EXPECT_EQ(queue.add(request(1001, "1"), {}, begin), Added::kYes) << "another user";
-  EXPECT_EQ(queue.add(request(1000, "600"), {}, begin + seconds(1)), Added::kYes);
-  EXPECT_EQ(queue.add(request(1000, "601"), {}, begin + seconds(1)), Added::kTooMany);
+  for (int i = 0; i < 100; ++i) queue.add(request(1000, std::to_string(i)), {});
+  queue.add(request(1001, "other"), {});
+  const SteadyTime begin{std::chrono::hours(1)};
+  int returned = 0;
+  std::string last;
+  while (const auto next = queue.next({}, kMany, begin)) {
+    ++returned;
+    last = next->owner.job;
+  }
+  EXPECT_EQ(returned, 61);
+  EXPECT_EQ(last, "other") << "another user does not wait for them";
+  EXPECT_EQ(queue.next({}, kMany, begin + seconds(1))->owner.job, "60");
+  EXPECT_FALSE(queue.next({}, kMany, begin + seconds(1)));
+  returned = 0;
+  while (queue.next({}, kMany, begin + seconds(100))) ++returned;
+  EXPECT_EQ(returned, 39) << "none was lost";
+  EXPECT_TRUE(queue.is_empty());
 }
 
-TEST(RequestQueueTest, BoundsWhatWaits) {
+TEST(RequestQueueTest, CountsOnlyWhatIsServedAgainstTheRate) {
+  RequestQueue queue(1, 10);
+  queue.add(request(1000, "1"), {});
+  queue.add(request(1000, "2"), {});
+  const SteadyTime begin{std::chrono::hours(1)};
+  for (int tries = 0; tries < 3; ++tries) {
+    auto next = queue.next({}, kMany, begin);
+    ASSERT_TRUE(next);
+    EXPECT_EQ(next->owner.job, "1");
+    queue.put_back(*std::move(next));
+  }
+  EXPECT_EQ(queue.next({}, kMany, begin)->owner.job, "1");
+  EXPECT_FALSE(queue.next({}, kMany, begin));
+}
+
+TEST(RequestQueueTest, BoundsWhatWaitsOfEachUser) {
   RequestQueue queue(10'000, 3);
-  for (const char* job : {"1", "2", "3"})
-    EXPECT_EQ(queue.add(request(1000, job), {}, {}), Added::kYes);
-  EXPECT_EQ(queue.add(request(1001, "4"), {}, {}), Added::kTooMany);
+  for (const char* job : {"1", "2", "3"}) {
+    EXPECT_FALSE(queue.is_full(1000));
+    queue.add(request(1000, job), {});
+  }
+  EXPECT_TRUE(queue.is_full(1000));
+  EXPECT_FALSE(queue.is_full(1001));
 }
 
 TEST(RequestQueueTest, ServesASignalThatComesTwiceOnce) {
   RequestQueue queue(60, 10);
-  EXPECT_EQ(queue.add(request(1000, "7"), {}, {}), Added::kYes);
-  EXPECT_EQ(queue.add(request(1000, "7"), {}, {}), Added::kIsRepeated);
+  Request first = request(1000, "7");
+  first.kept = "1.7.checkpoint";
+  Request second = request(1000, "7");
+  second.kept = "2.7.checkpoint";
+  EXPECT_FALSE(queue.add(first, {}));
+  EXPECT_EQ(queue.add(second, {})->kept, first.kept) << "the newer one says what is meant now";
   // Another user's request of that job is another one: it will be refused for what it is.
-  EXPECT_EQ(queue.add(request(1001, "7"), {}, {}), Added::kYes);
-  EXPECT_EQ(queue.add(request(1000, "7", Action::kResume), {}, {}), Added::kYes);
-  const Request active = request(1000, "8");
-  EXPECT_EQ(queue.add(request(1000, "8"), {&active}, {}), Added::kIsRepeated);
+  EXPECT_FALSE(queue.add(request(1001, "7"), {}));
+  EXPECT_FALSE(queue.add(request(1000, "7", Action::kResume), {}));
+  EXPECT_EQ(queue.next({}, kMany, {})->kept, second.kept);
+  EXPECT_EQ(queue.add(first, {&second})->kept, first.kept) << "it is being served";
 }
 
 TEST(RequestQueueTest, PrefersTheUserWithTheFewestBeingServed) {
   RequestQueue queue(60, 10);
-  for (const char* job : {"1", "2", "3"})
-    ASSERT_EQ(queue.add(request(1000, job), {}, {}), Added::kYes);
-  ASSERT_EQ(queue.add(request(1001, "4"), {}, {}), Added::kYes);
-  const auto first = queue.next({}, 2);
+  for (const char* job : {"1", "2", "3"}) queue.add(request(1000, job), {});
+  queue.add(request(1001, "4"), {});
+  const auto first = queue.next({}, 2, {});
   ASSERT_TRUE(first);
   EXPECT_EQ(first->owner.job, "1");
-  EXPECT_EQ(queue.next({&*first}, 1)->owner.job, "4");
-  EXPECT_FALSE(queue.next({&*first}, 1)) << "this user has one being served";
-  EXPECT_EQ(queue.next({&*first}, 2)->owner.job, "2");
-  EXPECT_EQ(queue.next({}, 1)->owner.job, "3");
-  EXPECT_FALSE(queue.next({}, 1));
+  EXPECT_EQ(queue.next({&*first}, 1, {})->owner.job, "4");
+  EXPECT_FALSE(queue.next({&*first}, 1, {})) << "this user has one being served";
+  EXPECT_EQ(queue.next({&*first}, 2, {})->owner.job, "2");
+  EXPECT_EQ(queue.next({}, 1, {})->owner.job, "3");
+  EXPECT_FALSE(queue.next({}, 1, {}));
 }
 
 }  // namespace

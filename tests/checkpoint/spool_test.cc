@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -58,13 +59,13 @@ TEST_F(SpoolTest, RefusesAFolderWhoseFilesOthersCanReplace) {
   EXPECT_FALSE(Spool::open(link));
 }
 
-TEST_F(SpoolTest, TakesARequestWhenItIsClosedAndRemovesIt) {
+TEST_F(SpoolTest, TakesARequestWhenItIsClosedAndFreesItsName) {
   take(0);
   folder_.write("spool/34.checkpoint", "1980\n/home/alice/ck\n");
   const auto taken = take(1);
   ASSERT_EQ(taken.size(), 1U);
   EXPECT_EQ(taken[0].name.job, "34");
-  EXPECT_EQ(taken[0].uid, ::geteuid());
+  EXPECT_EQ(taken[0].stat.owner, ::geteuid());
   EXPECT_EQ(taken[0].text, "1980\n/home/alice/ck\n");
   EXPECT_FALSE(is_there("34.checkpoint"));
   EXPECT_TRUE(take(2000).empty());
@@ -101,6 +102,80 @@ TEST_F(SpoolTest, FindsRequestsThatWereThereBeforeIt) {
   EXPECT_EQ(later.take(begin_ + milliseconds(1000)).size(), 1U);
 }
 
+// Each is what is left when the service ends at that point.
+TEST_F(SpoolTest, KeepsWhatWasTakenForItsNextStartUntilItIsRemoved) {
+  take(0);
+  folder_.write("spool/34.checkpoint", "1980\n/home/alice\n");
+  const auto taken = take(1);
+  ASSERT_EQ(taken.size(), 1U);
+  Spool next = *Spool::open(folder_.path_to("spool"));
+  const auto found = next.take(begin_);
+  ASSERT_EQ(found.size(), 1U) << "at once, as it was complete";
+  EXPECT_EQ(found[0].name.job, "34");
+  EXPECT_EQ(found[0].text, taken[0].text);
+  EXPECT_EQ(found[0].stat.owner, ::geteuid());
+  EXPECT_TRUE(next.take(begin_ + milliseconds(5000)).empty()) << "once";
+
+  EXPECT_TRUE(next.remove(found[0].kept));
+  EXPECT_FALSE(spool_.remove(taken[0].kept)) << "only one of two begins it";
+  EXPECT_TRUE(Spool::open(folder_.path_to("spool"))->take(begin_).empty());
+}
+
+TEST_F(SpoolTest, ALaterRequestOfTheSameNameDoesNotReplaceOneThatWasTaken) {
+  take(0);
+  std::vector<std::string> kept;
+  for (const char* text : {"1980\n/home/alice\n", "1981\n/home/alice\n"}) {
+    folder_.write("spool/34.checkpoint", text);
+    const auto taken = take(1);
+    ASSERT_EQ(taken.size(), 1U);
+    kept.push_back(taken[0].kept);
+  }
+  EXPECT_TRUE(spool_.remove(kept[1]));
+  EXPECT_TRUE(spool_.remove(kept[0]));
+}
+
+TEST_F(SpoolTest, FindsTheOldestOfThoseThatWereTakenFirst) {
+  take(0);
+  for (const char* job : {"3", "1", "2"}) {
+    const std::string file = std::string("spool/") + job + ".resume";
+    folder_.write(file, "/home/alice\n");
+    const timespec written{1000 - std::stoi(job), 0};
+    const timespec times[]{written, written};  // NOLINT(modernize-avoid-c-arrays)
+    ASSERT_EQ(::utimensat(AT_FDCWD, folder_.path_to(file).c_str(), times, 0), 0);
+  }
+  ASSERT_EQ(take(1).size(), 3U);
+  std::string order;
+  for (const SpoolRequest& request : Spool::open(folder_.path_to("spool"))->take(begin_))
+    order += request.name.job;
+  EXPECT_EQ(order, "321");
+}
+
+TEST_F(SpoolTest, RefusesToKeepRequestsWhereOthersCouldChangeThem) {
+  const std::string folder = folder_.make_directory("planted");
+  ::chmod(folder.c_str(), 01777);
+  ASSERT_EQ(::mkdir((folder + "/.accepted").c_str(), 0700), 0);
+  ::chmod((folder + "/.accepted").c_str(), 0770);
+  EXPECT_EQ(Spool::open(folder).error().kind(), ErrorKind::kInvalidConfig);
+  ASSERT_EQ(::rmdir((folder + "/.accepted").c_str()), 0);
+  ASSERT_EQ(::symlink("/tmp", (folder + "/.accepted").c_str()), 0);
+  EXPECT_EQ(Spool::open(folder).error().kind(), ErrorKind::kInvalidConfig);
+}
+
+TEST_F(SpoolTest, TriesAgainWhenItHasTooManyFilesOpen) {
+  take(0);
+  folder_.write("spool/34.checkpoint", "1980\n/home/alice\n");
+  struct rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const struct rlimit none{0, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const bool took = !take(1).empty() || !take(1500).empty();
+  const auto next = spool_.next_take();
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_FALSE(took);
+  EXPECT_EQ(next, begin_ + milliseconds(2500)) << "not at once, and not never";
+  EXPECT_EQ(take(2500).size(), 1U);
+}
+
 TEST_F(SpoolTest, RefusesWhatIsNotAFileOfOneOwner) {
   const std::string secret = folder_.write("secret", "1980\n/home/alice\n");
   ASSERT_EQ(::symlink(secret.c_str(), path("1.checkpoint").c_str()), 0);
@@ -122,22 +197,30 @@ TEST_F(SpoolTest, LeavesFoldersAndOtherFilesWhereTheyAre) {
   folder_.make_directory("spool/5.checkpoint");
   folder_.write("spool/notes.txt", "hello\n");
   take(0);
-  EXPECT_EQ(take(1000).size(), 1U) << "the folder is reported once";
+  EXPECT_TRUE(take(1000).empty()) << "a folder is not a request";
   EXPECT_TRUE(take(5000).empty());
   EXPECT_TRUE(is_there("5.checkpoint"));
   EXPECT_TRUE(is_there("notes.txt"));
 }
 
-TEST_F(SpoolTest, TakesMoreFilesThanItRemembersAtOnce) {
-  constexpr int kFiles = 10'050;
+TEST_F(SpoolTest, TakesTenThousandFilesThatWereThereBeforeIt) {
+  constexpr int kFiles = 10'000;
   for (int i = 0; i < kFiles; ++i) {
     const UniqueFd file(
         ::open(path(std::to_string(i) + ".resume").c_str(), O_WRONLY | O_CREAT, 0644));
     ASSERT_TRUE(file);
   }
   std::size_t taken = 0;
-  for (int ms = 0; ms <= 10'000; ms += 1000) taken += take(ms).size();
+  std::size_t refused = 0;
+  for (const int ms : {0, 1000, 2000}) {
+    for (const SpoolRequest& request : take(ms)) {
+      ++taken;
+      refused += request.problem.empty() ? 0 : 1;
+    }
+  }
   EXPECT_EQ(taken, static_cast<std::size_t>(kFiles));
+  EXPECT_EQ(refused, 9000U) << "of one user who writes half requests";
+  EXPECT_EQ(spool_.next_take(), SteadyTime::max());
 }
 
 }  // namespace

@@ -168,6 +168,14 @@ class Node:
     def log(self):
         return self.log_file.read_text()
 
+    def stop(self, how=signal.SIGTERM):
+        self.process.send_signal(how)
+        self.process.wait(60 * harness.PATIENCE)
+
+    def requests(self):
+        """What is in the spool: not taken yet, or waiting for its turn."""
+        return [path for path in self.spool.rglob("*") if path.is_file()]
+
     def workers(self):
         children = f"/proc/{self.process.pid}/task/{self.process.pid}/children"
         return [int(pid) for pid in pathlib.Path(children).read_text().split()]
@@ -209,8 +217,7 @@ class Node:
 
     def cleanup(self):
         if self.process and self.process.poll() is None:
-            self.process.terminate()
-            self.process.wait(60 * harness.PATIENCE)
+            self.stop()
         for job in self.jobs:
             job.cancel()
             job.process.wait(60 * harness.PATIENCE)
@@ -254,6 +261,18 @@ def wait_knows_program(job):
         return any(pathlib.Path(f"/proc/{pid}/cmdline").read_text() == "sleep\x000.2\x00"
                    for pid in children.read_text().split())
     wait_for(polls, "the job's script waits for its program")
+
+
+def take_pid(pid, start):
+    """Starts processes until one has that number."""
+    for _ in range(100):
+        pathlib.Path("/proc/sys/kernel/ns_last_pid").write_text(str(pid - 1))
+        taker = start()
+        if taker.pid == pid:
+            return taker
+        taker.kill()
+        taker.wait()
+    raise AssertionError(f"another process has {pid}")
 
 
 def failure(directory):

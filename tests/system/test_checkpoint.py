@@ -66,7 +66,7 @@ def test_an_unchanged_script_lives_several_lives(node, layout):
     assert manifest["job"] == str(job.id)
     assert sorted(path.name for path in directory.glob("checkpoint*")) == [
         "checkpoint", "checkpoint.old", "checkpoint_ok"]
-    assert list(node.spool.iterdir()) == []
+    assert node.requests() == []
 
     # The program ends by itself: one life more, and the chain ends.
     job = node.job(node.alice, directory, layout=layout)
@@ -164,6 +164,45 @@ def test_a_signal_that_comes_twice_makes_one_dump(node):
     assert not (directory / "checkpoint_failed").exists()
 
 
+def test_a_signal_that_comes_again_after_the_dump_leaves_the_image_and_the_job(node):
+    node.start()
+    directory = node.directory(node.alice)
+    job = node.job(node.alice, directory, "bash", "-c",
+                   "./program >> output 2>&1 < /dev/null & while sleep 0.2; do :; done")
+    wait_lines(directory)
+    request = request_text(program_of(job), directory)
+    node.request(node.alice, f"{job.id}.checkpoint", request)
+    wait_for((directory / "checkpoint_ok").exists, "the program is saved")
+    wait_for(lambda: node.log().count("CHECKPOINT_DONE") == 1, "the first request is served")
+    node.request(node.alice, f"{job.id}.checkpoint", request)
+    wait_for(lambda: node.log().count("CHECKPOINT_") == 3, "the second request is served")
+    assert node.log().count("CHECKPOINT_DONE") == 2, node.log()
+    assert (directory / "checkpoint_ok").exists()
+    assert not (directory / "checkpoint_failed").exists()
+    assert job.process.poll() is None
+    node.job(node.alice, directory)
+    wait_lines(directory)
+
+
+def test_a_signal_that_comes_again_after_a_restart_in_mid_dump_does_not_end_the_job(node):
+    node.start()
+    directory = node.directory(node.alice)
+    node.orders(node.alice, directory, dump_seconds=3)
+    job = node.job(node.alice, directory)
+    program = program_of(job)
+    job.signal()
+    wait_for((directory / "checkpoint.tmp").exists, "the dump begins")
+    node.stop(signal.SIGKILL)
+    node.start()
+    node.request(node.alice, f"{job.id}.checkpoint", request_text(program, directory))
+    assert failure(directory) == "busy: another request works in this directory\n"
+    assert is_running(program)
+    assert job.wait() == 99
+    assert (directory / "checkpoint_ok").exists()
+    assert not (directory / "checkpoint_failed").exists()
+    assert not (directory / "checkpoint.old").exists(), "saved once"
+
+
 # ---- the service ---------------------------------------------------------------------------------
 def test_a_dump_is_finished_although_the_service_is_killed(node):
     node.start()
@@ -173,8 +212,7 @@ def test_a_dump_is_finished_although_the_service_is_killed(node):
     wait_lines(directory)
     job.signal()
     wait_for(lambda: (directory / "checkpoint.tmp").exists(), "the dump begins")
-    node.process.kill()
-    node.process.wait()
+    node.stop(signal.SIGKILL)
     assert job.wait() == 99
     node.start()
     job = node.job(node.alice, directory)
@@ -253,6 +291,71 @@ def test_check_says_what_is_missing(node):
         assert answer.returncode == status, answer
         assert set(lines) <= set(answer.stdout.splitlines())
     assert not node.spool.exists()
+
+
+WAYS_TO_STOP = [signal.SIGTERM, signal.SIGKILL]
+
+
+@pytest.mark.parametrize("how", WAYS_TO_STOP, ids=lambda how: how.name)
+def test_requests_that_wait_are_served_by_the_next_start_each_once(node, how):
+    node.start(dumps_at_a_time=1)
+    jobs = []
+    for name in ("first", "second", "third", "fourth"):
+        directory = node.directory(node.alice, name)
+        node.orders(node.alice, directory, dump_seconds=1)
+        job = node.job(node.alice, directory)
+        wait_lines(directory)
+        jobs.append((job, directory))
+    jobs[0][0].signal()
+    begun = jobs[0][1] / "checkpoint.tmp"
+    wait_for(begun.exists, "the first dump begins")
+    for job, _ in jobs[1:]:
+        job.signal()
+    wait_for(lambda: len(list(node.spool.glob(".accepted/*"))) == 3, "the others wait")
+    node.stop(how)
+    # Another one comes while no service is there.
+    last = node.directory(node.alice, "last")
+    jobs.append((node.job(node.alice, last), last))
+    wait_lines(last)
+    jobs[-1][0].signal()
+    wait_for(lambda: list(node.spool.glob("*.checkpoint")), "the script writes its request")
+    node.start(dumps_at_a_time=1)
+    for job, directory in jobs:
+        assert job.wait() == 99, node.log()
+        assert (directory / "checkpoint_ok").exists()
+        assert not (directory / "checkpoint_failed").exists()
+        assert not (directory / "checkpoint.old").exists(), "saved once"
+    wait_for(lambda: node.log().count("CHECKPOINT_DONE") >= 4, "the service notes its results")
+    assert node.log().count("CHECKPOINT_DONE") == 4, "the first one's process outlived its service"
+    assert "CHECKPOINT_NOT_DONE" not in node.log()
+    assert node.requests() == []
+
+
+def test_a_request_waits_while_no_process_can_be_had(node):
+    group = checkpoint_lab.CGROUPS / "pids" / f"scr-ck{os.getpid()}"
+    group.mkdir()
+    node.groups.append(group)
+    node.start()
+    directory = node.directory(node.alice)
+    job = node.job(node.alice, directory)
+    wait_lines(directory)
+    (group / "cgroup.procs").write_text(str(node.process.pid))
+    (group / "pids.max").write_text("1")
+    job.signal()
+    wait_for(lambda: "CHECKPOINT_NOT_STARTED" in node.log(), "no process can be had")
+    used = cpu_seconds(node.process.pid)
+    begun = time.monotonic()
+    wait_lines(directory, 60)
+    assert cpu_seconds(node.process.pid) - used < (time.monotonic() - begun) / 10, "it pauses"
+    assert len(node.requests()) == 1
+    (group / "pids.max").write_text("max")
+    assert job.wait() == 99, node.log()
+    assert node.requests() == []
+
+
+def cpu_seconds(pid):
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(int(field) for field in fields[11:13]) / os.sysconf("SC_CLK_TCK")
 
 
 # ---- attacks -------------------------------------------------------------------------------------
@@ -424,10 +527,47 @@ def test_a_flood_of_requests_does_not_hold_up_another_user(node):
     subprocess.run(["bash", "-c", flood], check=True,
                    preexec_fn=harness.become_user(node.mallory))
     first_life(node, node.directory(node.alice))
-    wait_for(lambda: list(node.spool.iterdir()) == [], "every request is removed")
-    served = node.log().count(f"uid={node.mallory.pw_uid}")
-    assert served <= 60, "each 20 a minute, and lines of refusals are limited"
+    taken = ".accepted"
+    wait_for(lambda: [path.name for path in node.spool.iterdir()] == [taken], "all are taken")
+    assert 900 < len(node.requests()) <= 1000, "served: 20 a minute; waiting: 1000 of one user"
+    assert 1 <= node.log().count("too many requests of this user") <= 10, "such lines are limited"
     assert job.process.poll() is None
+
+
+def test_a_process_id_that_another_program_has_by_now_is_not_saved(node):
+    """The program ends while its request waits, and its number goes to another job's program."""
+    node.start()
+    directory = node.directory(node.alice)
+    job = node.job(node.alice, directory)
+    wait_lines(directory)
+    program = program_of(job)
+    node.process.send_signal(signal.SIGSTOP)
+    job.signal()
+    wait_for(lambda: list(node.spool.glob("*.checkpoint")), "the request is written")
+    os.kill(program, signal.SIGKILL)
+    wait_for(lambda: not pathlib.Path(f"/proc/{program}").exists(), "its number is free")
+    other_directory = node.directory(node.alice, "other")
+    other = checkpoint_lab.take_pid(program, lambda: node.job(
+        node.alice, other_directory, "sleep", "600").process)
+    node.process.send_signal(signal.SIGCONT)
+    begun = time.monotonic()
+    assert failure(directory).startswith(f"not_in_job: process {program} is not in the control")
+    assert time.monotonic() - begun < 10 * harness.PATIENCE
+    assert other.poll() is None
+    assert not (directory / "checkpoint").exists()
+
+
+def test_the_unit_has_the_right_to_read_requests_that_only_their_owner_can_read(node):
+    node.start()
+    directory = node.directory(node.alice)
+    job = node.job(node.alice, directory)
+    wait_lines(directory)
+    path = directory / "private"
+    path.write_text(request_text(program_of(job), directory))
+    path.chmod(0o600)
+    node.give(node.alice, path)
+    path.rename(node.spool / f"{job.id}.checkpoint")
+    assert job.wait() == 99, node.log()
 
 
 def test_requests_of_root_are_refused(node):

@@ -1,12 +1,14 @@
 """scriptorium-checkpointd with the real criu, as tests/support/criu-for-tests gets it. Where that
 one does not work, these are skipped, loudly."""
 
+import contextlib
 import json
 import os
 import pathlib
 import signal
 import socket
 import subprocess
+import time
 
 import checkpoint_lab
 import harness
@@ -200,14 +202,7 @@ def test_a_process_id_that_is_taken_for_some_seconds_is_waited_for(node):
     image = directory / "checkpoint"
     pid = min(int(path.stem.split("-")[1]) for path in image.glob("core-*.img"))
     wait_for(lambda: not pathlib.Path(f"/proc/{pid}").exists(), "the first life is reaped")
-    for _ in range(100):
-        pathlib.Path("/proc/sys/kernel/ns_last_pid").write_text(str(pid - 1))
-        taker = subprocess.Popen(["sleep", "3"])
-        if taker.pid == pid:
-            break
-        taker.kill()
-        taker.wait()
-    assert taker.pid == pid
+    taker = checkpoint_lab.take_pid(pid, lambda: subprocess.Popen(["sleep", "3"]))
     resume(node, directory)
     assert not (directory / "resume_ok").exists()
     taker.wait()
@@ -228,6 +223,37 @@ def test_without_room_the_program_runs_on(node):
         node.request(node.alice, f"{job.id}.checkpoint", f"{program_of(job)}\n{room}\n")
         assert failure(room).startswith("no_space: ")
         wait_lines(directory)
+    finally:
+        subprocess.run(["umount", "-l", str(room)], check=True)
+
+
+def test_a_disk_that_fills_while_criu_writes_leaves_the_program_running(node):
+    node.start()
+    directory = node.directory(node.alice,
+                               program=python_program("x = os.urandom(1 << 20) * 200"))
+    room = directory / "room"
+    room.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400m", "room", str(room)], check=True)
+    try:
+        node.give(node.alice, room)
+        job = node.job(node.alice, directory)
+        wait_lines(directory)
+        program = program_of(job)
+        node.request(node.alice, f"{job.id}.checkpoint", f"{program}\n{room}\n")
+        pages = room / "checkpoint.tmp" / "pages-1.img"
+        wait_for(lambda: pages.exists() and pages.stat().st_size > 1 << 20, "criu writes pages",
+                 step=0.0005)
+        with open(room / "others", "wb") as others, contextlib.suppress(OSError):
+            while True:
+                os.posix_fallocate(others.fileno(), others.tell(), 8 << 20)
+                others.seek(8 << 20, os.SEEK_CUR)
+        begun = time.monotonic()
+        # There is no room for the reason either, until the unfinished image is gone.
+        assert failure(room).startswith("no_space: "), node.log()
+        assert time.monotonic() - begun < 10 * harness.PATIENCE
+        assert not (room / "checkpoint.tmp").exists() and not (room / "checkpoint_ok").exists()
+        wait_lines(directory)
+        assert is_running(program)
     finally:
         subprocess.run(["umount", "-l", str(room)], check=True)
 
@@ -269,8 +295,7 @@ def test_an_image_of_this_node_only_is_refused_on_another(node):
     first_life(node, directory)
     manifest = json.loads((directory / "checkpoint" / "manifest.json").read_text())
     assert "is on a file system that other nodes do not have" in manifest["node_only"]
-    node.process.terminate()
-    node.process.wait()
+    node.stop()
     node.start(by=("unshare", "--uts", "sh", "-c", 'hostname elsewhere; exec "$@"', "sh"))
     job = resume(node, directory)
     assert failure(directory).startswith(
