@@ -50,6 +50,12 @@ tl::unexpected<Refusal> refuse(std::string reason, std::string detail) {
   return tl::unexpected(Refusal{std::move(reason), std::move(detail)});
 }
 
+// Slurm names the control group of an array's task by the task's own id, so "34_5" has none.
+std::string job_text(const JobOwner& owner) {
+  const bool is_task = owner.job.find('_') != std::string::npos;
+  return "job " + owner.job + (is_task ? " (use the task's SLURM_JOB_ID)" : "");
+}
+
 std::int64_t ms_since(SteadyTime begin) {
   return std::chrono::duration_cast<milliseconds>(steady_clock::now() - begin).count();
 }
@@ -142,7 +148,7 @@ Outcome<std::vector<Process>> Work::inspect_tree() const {
     if (!belongs_to(process, owner_.uid))
       return refuse("not_in_job", name + " does not run as the job's owner alone");
     if (!is_in_job(process, owner_) && !has_ended(process))
-      return refuse("not_in_job", name + " is not in the control group of job " + owner_.job);
+      return refuse("not_in_job", name + " is not in the control group of " + job_text(owner_));
   }
   return tree;
 }
@@ -250,7 +256,7 @@ Outcome<void> Work::enter_job() const {
   const UniqueFd process = first ? open_process(first->pid) : UniqueFd{};
   const std::string groups = first ? read_group_text(first->pid) : std::string{};
   if (!is_in_job(groups, owner_)) {
-    return refuse("not_in_job", "no process of job " + owner_.job + " of " + owner_.user +
+    return refuse("not_in_job", "no process of " + job_text(owner_) + " of " + owner_.user +
                                     " is on this node, by its control groups");
   }
   const std::string mounts = read_proc("/proc/self/mountinfo");

@@ -570,6 +570,17 @@ def test_the_unit_has_the_right_to_read_requests_that_only_their_owner_can_read(
     assert job.wait() == 99, node.log()
 
 
+def test_a_request_by_the_number_of_an_arrays_task_is_given_the_id_to_use(node):
+    node.start()
+    directory = node.directory(node.alice)
+    job = node.job(node.alice, directory)
+    program = program_of(job)
+    node.request(node.alice, f"{job.id}_5.checkpoint", request_text(program, directory))
+    assert failure(directory) == f"not_in_job: process {program} is not in the control group of " \
+        f"job {job.id}_5 (use the task's SLURM_JOB_ID)\n"
+    assert is_running(program) and job.process.poll() is None
+
+
 def test_requests_of_root_are_refused(node):
     node.start()
     (node.spool / "7.resume").write_text("/root\n")
