@@ -40,6 +40,17 @@ std::optional<RunsBy> runs_by(SumBy by) noexcept {
   return static_cast<RunsBy>(by);
 }
 
+namespace {
+
+// "7d", "2w", "3mo", "1y": an age that ends with the unit of days or of something longer. The names
+// of days (today) and dates end otherwise, or begin with a day anyway.
+bool is_of_days(const std::string& since) {
+  return !since.empty() &&
+         std::string_view("dwoyDWOY").find(since.back()) != std::string_view::npos;
+}
+
+}  // namespace
+
 Result<SumPeriod> sum_period(const std::string& since, const std::string& until,
                              const Moment& moment) {
   const auto read = [&](const char* name, const std::string& text) -> Result<Timestamp> {
@@ -56,7 +67,7 @@ Result<SumPeriod> sum_period(const std::string& since, const std::string& until,
   if (!since.empty()) {
     auto time = read("since", since);
     if (!time) return time.error();
-    period.from = *time;
+    period.from = is_of_days(since) ? begin_of(day_of(*time, moment.zone), moment.zone) : *time;
   }
   if (!until.empty()) {
     auto time = read("until", until);

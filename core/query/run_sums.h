@@ -46,7 +46,9 @@ struct SumPeriod {
   UtcOffset zone = local_offset;  // where weeks and months begin
 };
 // From what a person typed (read_time()), in whole seconds; without `since`, from the first run on,
-// and without `until`, to now. The error begins with the name of what is wrong: `since: "x" is ...`
+// and without `until`, to now. `since` as an age in days or longer begins with that day, so that
+// each day of the report is a whole one. The error begins with the name of what is wrong: `since:
+// "x" is ...`
 Result<SumPeriod> sum_period(const std::string& since, const std::string& until,
                              const Moment& moment);
 
