@@ -5,6 +5,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "core/base/ascii.h"
 #include "core/base/text.h"
 #include "core/query/calendar.h"
 #include "core/query/job_fields.h"
@@ -42,10 +43,9 @@ std::optional<RunsBy> runs_by(SumBy by) noexcept {
 
 namespace {
 
-// "7d", "2w", "3mo", "1y": an age that ends with the unit of days or of something longer. The names
-// of days (today) and dates end otherwise, or begin with a day anyway.
+// "7d", "2w", "3mo", "1y": an age that ends with the unit of days or of something longer.
 bool is_of_days(const std::string& since) {
-  return !since.empty() &&
+  return !since.empty() && is_digit(since.front()) &&
          std::string_view("dwoyDWOY").find(since.back()) != std::string_view::npos;
 }
 

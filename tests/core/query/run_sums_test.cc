@@ -268,6 +268,7 @@ TEST(RunSumsTest, APeriodIsReadAsPeopleWriteIt) {
     EXPECT_EQ(sum_period(week, "", moment)->from, *parse_rfc3339("2026-11-19T22:00:00Z"));
   EXPECT_EQ(sum_period("1mo", "", moment)->from, *parse_rfc3339("2026-10-26T22:00:00Z"));
   EXPECT_EQ(sum_period("36h", "", moment)->from, *parse_rfc3339("2026-11-26T00:00:00Z"));
+  EXPECT_EQ(sum_period("now", "", moment)->from, *parse_rfc3339("2026-11-27T12:00:00Z"));
   EXPECT_EQ(sum_period("7d", "1d", moment)->until, *parse_rfc3339("2026-11-26T12:00:00Z"));
   EXPECT_EQ(sum_period("", "", moment)->until, *parse_rfc3339("2026-11-27T12:00:01Z"));
   EXPECT_FALSE(sum_period("", "", moment)->from);
