@@ -395,8 +395,8 @@ bool SegmentCheck::check_later(const JobEntry& entry, const std::string& place, 
       should.time = event->time;
     }
     const auto run = join(should, *event);
-    // That of a run that was converted is its job's.
-    if (row.run && run && !run->uid) row.run->uid.reset();
+    // That of a run that was converted is its job's, if that is verified.
+    if (row.run && run && (!run->uid || !row.run->uid)) row.run->uid = run->uid;
     if (row.run != (run ? std::optional(as_stored(*run)) : std::nullopt))
       find(place, "the run of a later event is not what its record says");
   }
@@ -578,9 +578,7 @@ void SegmentCheck::check_run_sums() {
     RunTotals& totals = is[{kind, stored.integer(1),
                             kind == kQuarters ? std::to_string(stored.integer(2))
                                               : std::string(names_.text(stored.integer(2)))}];
-    static_cast<RunSum&>(totals) += sum->sum;
-    for (const auto& [finding, jobs] : sum->findings)
-      totals.findings[std::string(names_.text(finding))] += jobs;
+    totals += totals_of(*sum, names_);
   }
   if (is == should) return;
   std::set<std::pair<std::int64_t, std::int64_t>> times;  // kind, time

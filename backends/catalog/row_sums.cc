@@ -4,20 +4,19 @@
 
 #include "backends/catalog/rows.h"
 #include "backends/catalog/schema.h"
-#include "backends/catalog/sums.h"
 
 namespace scriptorium::catalog {
 
-void RowSums::add_to(Group& group, const sqlite::Statement& row, const RunSum& part,
+void RowSums::add_to(StoredSum& sum, const sqlite::Statement& row, const RunSum& part,
                      Change change) {
   const bool is_removed = change == Change::kRemove;
   if (is_removed) {
-    group.sum -= part;
+    sum.sum -= part;
   } else {
-    group.sum += part;
+    sum.sum += part;
   }
   if (!row.is_null(kRunFindings))
-    group.findings[row.integer(kRunFindings)] += is_removed ? ~std::uint64_t{0} : 1;
+    sum.findings[row.integer(kRunFindings)] += is_removed ? ~std::uint64_t{0} : 1;
 }
 
 void RowSums::add_in_time(const sqlite::Statement& row) {
@@ -55,38 +54,28 @@ void RowSums::add_by_name(const sqlite::Statement& row, Change change) {
       });
 }
 
-RunTotals RowSums::totals_of(const Group& group) {
-  RunTotals totals;
-  static_cast<RunSum&>(totals) = group.sum;
-  for (const auto& [list, runs] : group.findings) {
-    for (const std::string& finding : names_.items(list)) totals.findings[finding] += runs;
-  }
-  return totals;
-}
-
 void RowSums::give(Timestamp from, const std::function<void(const RunSumRow&)>& use) {
-  for (const auto& [key, group] : in_time_) {
-    const RunTotals totals = totals_of(group);
+  for (const auto& [key, sum] : in_time_) {
+    const RunTotals totals = totals_of(sum, names_);
     use({.name = std::nullopt,
          .time = std::max(from, Timestamp{key.first * kQuarter * kSecond}),
          .is_measured = key.second,
          .sum = totals});
   }
-  for (const auto& [key, group] : by_id_) {
+  for (const auto& [key, sum] : by_id_) {
     const auto& [id, is_verified] = key;
-    const RunTotals totals = totals_of(group);
+    const RunTotals totals = totals_of(sum, names_);
     JobRun named;
     named.verified = is_verified;
-    if (id != 0) {
+    if (id != 0 && by_ == RunsBy::kModule) named.modules = names_.items(id);
+    if (id != 0 && by_ != RunsBy::kModule)
       named.user = named.account = named.partition = names_.text(id);
-      if (by_ == RunsBy::kModule) named.modules = names_.items(id);
-    }
     for_each_share(*by_, named, [&](const std::string& name, auto...) {
       use({.name = name, .time = from, .sum = totals});
     });
   }
-  for (const auto& [name, group] : by_name_)
-    use({.name = name, .time = from, .sum = totals_of(group)});
+  for (const auto& [name, sum] : by_name_)
+    use({.name = name, .time = from, .sum = totals_of(sum, names_)});
   in_time_.clear();
   by_id_.clear();
   by_name_.clear();

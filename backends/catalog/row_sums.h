@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "backends/catalog/names.h"
+#include "backends/catalog/sums.h"
 #include "core/api/kit/sqlite/connection.h"
 #include "core/api/run_sum.h"
 #include "core/base/time.h"
@@ -32,18 +33,14 @@ class RowSums {
   void give(Timestamp from, const std::function<void(const RunSumRow&)>& use);
 
  private:
-  struct Group {
-    RunSum sum;
-    std::map<std::int64_t, std::uint64_t> findings;  // names.id of a list -> how many runs
-  };
-  static void add_to(Group& group, const sqlite::Statement& row, const RunSum& part, Change change);
-  RunTotals totals_of(const Group& group);
+  static void add_to(StoredSum& sum, const sqlite::Statement& row, const RunSum& part,
+                     Change change);
 
   const std::optional<RunsBy> by_;
   NameReader& names_;
-  std::map<std::pair<std::int64_t, bool>, Group> in_time_;  // quarter, whether measured
-  std::map<std::pair<std::int64_t, bool>, Group> by_id_;    // name or list, whether verified
-  std::map<std::string, Group> by_name_;                    // those that have parts of a run
+  std::map<std::pair<std::int64_t, bool>, StoredSum> in_time_;  // quarter, whether measured
+  std::map<std::pair<std::int64_t, bool>, StoredSum> by_id_;    // name or list, whether verified
+  std::map<std::string, StoredSum> by_name_;                    // those that have parts of a run
 };
 
 }  // namespace scriptorium::catalog

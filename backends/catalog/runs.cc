@@ -350,14 +350,6 @@ class SegmentSums {
   void each_row(std::int64_t from, std::int64_t until, const SegmentRuns::UseRow& use) {
     if (from < until) runs_.rows_within(from, until, use);
   }
-  RunTotals totals_of(const StoredSum& stored) {
-    RunTotals totals;
-    static_cast<RunSum&>(totals) = stored.sum;
-    for (const auto& [finding, jobs] : stored.findings)
-      totals.findings[std::string(names_.text(finding))] += jobs;
-    return totals;
-  }
-
   void read_quarters(std::int64_t from, std::int64_t until,
                      const std::function<void(const RunSumRow&)>& use) {
     const auto add = [&](const sqlite::Statement& row) { of_rows_.add_in_time(row); };
@@ -371,7 +363,7 @@ class SegmentSums {
     of_rows_.give(time_of(from), use);
     each_stored(kQuarters, whole,
                 [&](std::int64_t time, std::int64_t is_measured, const StoredSum& stored) {
-                  const RunTotals totals = totals_of(stored);
+                  const RunTotals totals = totals_of(stored, names_);
                   use({.name = std::nullopt,
                        .time = time_of(time * kQuarter),
                        .is_measured = is_measured != 0,
@@ -419,7 +411,7 @@ class SegmentSums {
                   for (const auto& [finding, jobs] : stored.findings) sum.findings[finding] += jobs;
                 });
     for (const auto& [name, stored] : by_name) {
-      const RunTotals totals = totals_of(stored);
+      const RunTotals totals = totals_of(stored, names_);
       names[std::string(names_.text(name))] += totals;
     }
   }

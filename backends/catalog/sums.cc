@@ -45,6 +45,15 @@ std::optional<StoredSum> unpack_sum(std::string_view packed) {
   return sum;
 }
 
+RunTotals totals_of(const StoredSum& stored, NameReader& names) {
+  RunTotals totals;
+  static_cast<RunSum&>(totals) = stored.sum;
+  for (const auto& [id, jobs] : stored.findings) {
+    for (const std::string& finding : names.items(id)) totals.findings[finding] += jobs;
+  }
+  return totals;
+}
+
 JobRun as_summed(const JobRun& run, const std::vector<std::string>& modules) {
   JobRun summed = as_stored(run);
   if (!modules.empty()) summed.modules = split_lines(join_lines(modules));

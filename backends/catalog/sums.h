@@ -32,8 +32,9 @@ inline constexpr const char* kSelectLeastWasteful =
 // `sums.data`: the figures, then for each finding its names.id and in how many jobs it occurs.
 struct StoredSum {
   RunSum sum;
-  std::map<std::int64_t, std::uint64_t> findings;
+  std::map<std::int64_t, std::uint64_t> findings;  // while runs are read, also of lists of findings
 };
+RunTotals totals_of(const StoredSum& stored, NameReader& names);
 std::string pack_sum(const StoredSum& sum);
 std::optional<StoredSum> unpack_sum(std::string_view packed);
 

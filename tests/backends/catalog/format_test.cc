@@ -215,6 +215,40 @@ TEST_F(CatalogFormatTest, ASegmentWhoseFileIsGoneDoesNotPreventTheConversion) {
   EXPECT_TRUE(care.check({})->findings.empty());
 }
 
+// In format 7 a run had no uid. That of its job is none if the job is not verified.
+TEST_F(CatalogFormatTest, RunsOfAJobThatIsNotVerifiedAreConvertedAndFoundSound) {
+  const std::string root = directory_.path_to("catalog");
+  Event job = job_at("1", 1);
+  Event use = usage_event(job, "COMPLETED");
+  use.user = {.name = "alice", .id = "1000", .verified = true};
+  job.user = {.name = "alice", .id = "4711", .verified = false};
+  {
+    const auto sink = open(root);
+    for (const Event& event : {job, use}) deliver(*sink, event);
+    sink->stop(SteadyTime::max());
+  }
+  {
+    auto db = sqlite::Connection::open(segment_file(root, 1), sqlite::Connection::Mode::kReadWrite);
+    ASSERT_TRUE((*db)->execute(
+        "UPDATE later SET owner = owner > 0; ALTER TABLE later RENAME COLUMN owner TO verified; "
+        "DROP INDEX jobs_owner; DROP INDEX jobs_alone"));
+  }
+  set_format(segment_file(root, 1), 7);
+  set_format(catalog_file(root), 7);
+  const auto sink = open(root);
+  std::vector<JobRun> runs;
+  const Searchable::RunRequest request{
+      .visibility = {.all = false, .users = {{.name = "alice", .uid = "1000"}}, .accounts = {}}};
+  ASSERT_TRUE(sink->searchable()->runs(request, [&](const JobRun& run) { runs.push_back(run); }));
+  ASSERT_EQ(runs.size(), 1U);
+  EXPECT_TRUE(runs[0].verified);
+  EXPECT_EQ(runs[0].uid, std::nullopt);
+  EXPECT_EQ(runs[0].cluster, job.cluster);
+  const auto report = Maintenance(config_, clock_).check({});
+  ASSERT_TRUE(report);
+  EXPECT_TRUE(report->findings.empty()) << report->findings[0].problem;
+}
+
 TEST_F(CatalogFormatTest, ANewerCatalogIsRefusedAndLeftAsItIs) {
   const std::string root = copy_of_fixture("format-2");
   set_format(catalog_file(root), 4711);
