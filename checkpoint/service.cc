@@ -127,7 +127,7 @@ bool Service::start(const Request& request, bool cleans_up, SteadyTime now) {
   }
   if (pid == 0) {
     // From here on it is not in the spool: no later start of the service begins it a second time.
-    const bool is_ours = cleans_up || spool_.remove(request.kept);
+    const bool is_ours = cleans_up || request.kept.empty() || spool_.remove(request.kept);
     leave_service(write_end.get());
     const Report write_report = [](const Outcome<Done>& outcome) {
       const std::string text = report_text(outcome);

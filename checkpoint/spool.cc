@@ -125,15 +125,13 @@ void Spool::read_notifications(SteadyTime now) {
 }
 
 std::optional<SpoolRequest> Spool::take_complete(const std::string& file, const FileStat& stat,
-                                                 SteadyTime now) {
+                                                 SteadyTime now, bool is_too_many) {
   Pending& pending = pending_[file];
-  const bool is_new = pending.seen.inode == 0;
   if (!is_unchanged(stat, pending.seen)) {
     pending.seen = stat;
     pending.since = now;
   }
   const bool is_due = now - pending.since >= kUnchangedFor;
-  const bool is_too_many = is_new && is_one_too_many(stat.owner);
   if (!is_due && !pending.closed && !is_too_many) return std::nullopt;
   pending.closed = false;
   if (is_due) pending.since = now;  // what cannot be read or moved now is tried again
@@ -149,15 +147,11 @@ std::optional<SpoolRequest> Spool::take_complete(const std::string& file, const 
   if (!is_due && !looks_complete(name.action, request->text)) return std::nullopt;
   // By its inode: a later request of the same job does not replace it while its work begins.
   request->kept = std::to_string(request->stat.inode) + "." + file;
-  if (::renameat(directory_.get(), file.c_str(), accepted_.get(), request->kept.c_str()) != 0)
-    return std::nullopt;
+  if (::renameat(directory_.get(), file.c_str(), accepted_.get(), request->kept.c_str()) == 0)
+    return request;
+  request->kept.clear();
+  if (::unlinkat(directory_.get(), file.c_str(), 0) != 0) return std::nullopt;
   return request;
-}
-
-bool Spool::is_one_too_many(std::uint32_t owner) const {
-  return std::ranges::count_if(pending_, [&](const auto& entry) {
-           return entry.second.seen.inode != 0 && entry.second.seen.owner == owner;
-         }) > kMostPendingOfOneUser;
 }
 
 std::vector<SpoolRequest> Spool::take_accepted() const {
@@ -190,13 +184,20 @@ std::vector<SpoolRequest> Spool::take(SteadyTime now) {
     }
   }
   next_ = must_scan_ ? now + kUnchangedFor : SteadyTime::max();
+  std::map<std::uint32_t, std::ptrdiff_t> incomplete;  // by owner
+  for (const auto& [file, pending] : pending_) {
+    if (pending.seen.inode != 0) ++incomplete[pending.seen.owner];
+  }
   for (auto entry = pending_.begin(); entry != pending_.end();) {
     const auto& [file, pending] = *entry;
     const auto stat = stat_at(directory_.get(), file);
     // A folder could not be removed, so it is not taken for a request at all.
     const bool is_gone = !stat || stat->is_directory();
-    auto request = is_gone ? std::nullopt : take_complete(file, *stat, now);
+    const bool is_too_many =
+        !is_gone && pending.seen.inode == 0 && ++incomplete[stat->owner] > kMostPendingOfOneUser;
+    auto request = is_gone ? std::nullopt : take_complete(file, *stat, now, is_too_many);
     if (is_gone || request) {
+      if (stat) --incomplete[stat->owner];
       if (request) taken.push_back(*std::move(request));
       entry = pending_.erase(entry);
     } else {

@@ -18,7 +18,7 @@ namespace scriptorium::checkpoint {
 // A request as it was read, once, from the descriptor whose owner the kernel named.
 struct SpoolRequest {
   std::string file;  // as its owner named it
-  std::string kept;  // its name where it waits, for remove(); "" = it was removed at once
+  std::string kept;  // its name where it waits, for remove(); "" = it is not in the spool any more
   RequestName name;
   FileStat stat;
   std::string text;
@@ -29,7 +29,8 @@ struct SpoolRequest {
 // inotify. A request is taken when it is complete: closed after writing and whole, or unchanged for
 // a second. It is then moved to a folder in it that only root can enter, so that its name is free
 // again: a request that waits must not keep others from writing theirs. There it remains until it
-// is removed, and is found by the next start of the service. Threads: one.
+// is removed, and is found by the next start of the service. One that cannot be moved is removed,
+// as a job cannot wait until there is room. Threads: one.
 class Spool {
  public:
   // Makes the folders if they are missing. kInvalidConfig: another user could replace the folder or
@@ -59,8 +60,7 @@ class Spool {
   void add(const std::string& file, SteadyTime now, bool closed);
   std::vector<SpoolRequest> take_accepted() const;
   std::optional<SpoolRequest> take_complete(const std::string& file, const FileStat& stat,
-                                            SteadyTime now);
-  bool is_one_too_many(std::uint32_t owner) const;
+                                            SteadyTime now, bool is_too_many);
 
   UniqueFd directory_;
   UniqueFd accepted_;

@@ -150,6 +150,18 @@ TEST_F(SpoolTest, FindsTheOldestOfThoseThatWereTakenFirst) {
   EXPECT_EQ(order, "321");
 }
 
+TEST_F(SpoolTest, TakesWhatItCannotKeep) {
+  take(0);
+  ASSERT_EQ(::rmdir(path(".accepted").c_str()), 0);
+  folder_.write("spool/34.checkpoint", "1980\n/home/alice\n");
+  const auto taken = take(1);
+  ASSERT_EQ(taken.size(), 1U);
+  EXPECT_EQ(taken[0].problem, "");
+  EXPECT_EQ(taken[0].text, "1980\n/home/alice\n");
+  EXPECT_EQ(taken[0].kept, "");
+  EXPECT_FALSE(is_there("34.checkpoint"));
+}
+
 TEST_F(SpoolTest, RefusesToKeepRequestsWhereOthersCouldChangeThem) {
   const std::string folder = folder_.make_directory("planted");
   ::chmod(folder.c_str(), 01777);

@@ -331,6 +331,14 @@ def test_requests_that_wait_are_served_by_the_next_start_each_once(node, how):
     assert node.requests() == []
 
 
+def test_a_request_that_cannot_be_kept_is_served(node):
+    node.start()
+    (node.spool / ".accepted").rmdir()
+    first_life(node, node.directory(node.alice))
+    assert node.requests() == []
+    assert "CHECKPOINT_NOT_DONE" not in node.log()
+
+
 def test_a_request_waits_while_no_process_can_be_had(node):
     group = checkpoint_lab.CGROUPS / "pids" / f"scr-ck{os.getpid()}"
     group.mkdir()
