@@ -66,13 +66,17 @@ class SegmentRuns {
  public:
   using UseRow = std::function<void(const sqlite::Statement&)>;
   using UseFound = std::function<void(FoundRun&&)>;
+  // What is read of each: for sums the figures and names alone.
+  enum class Part : std::uint8_t { kWhole, kForSums };
 
-  SegmentRuns(SearchReader& reader, const Searchable::RunRequest& request, Budget& budget)
+  SegmentRuns(SearchReader& reader, const Searchable::RunRequest& request, Budget& budget,
+              Part part = Part::kWhole)
       : reader_(reader),
         db_(reader.db()),
         request_(request),
         budget_(budget),
         names_(reader.rows().names()),
+        part_(part),
         by_time_(db_, select("ended >= ? AND ended < ?")),
         by_user_(db_, select("ended >= ? AND ended < ? AND user = ?", "INDEXED BY later_user")),
         by_account_(db_,
@@ -81,13 +85,15 @@ class SegmentRuns {
         wasteful_(db_, "SELECT waste, job, event FROM wasteful WHERE day = ? ORDER BY waste DESC"),
         least_(db_, kSelectLeastWasteful) {}
 
-  // All that ended in the time that was asked for. A day at a time, so that the -wal of a daemon
-  // that writes can be used again in between.
+  // All that ended in the time that was asked for.
   void read(const UseFound& use) {
-    each_day([&](std::int64_t begin, std::int64_t end) { read_within(begin, end, use); });
+    each_day(request_.from, request_.until,
+             [&](std::int64_t begin, std::int64_t end) { read_within(begin, end, use); });
   }
-  void read_rows(const UseRow& use) {
-    each_day([&](std::int64_t begin, std::int64_t end) { rows_within(begin, end, use); });
+  // Those of a part of that time.
+  void read_rows(Timestamp from, Timestamp until, const UseRow& use) {
+    each_day(from, until,
+             [&](std::int64_t begin, std::int64_t end) { rows_within(begin, end, use); });
   }
 
   // The same for those alone of which one may be among the most wasteful.
@@ -97,7 +103,7 @@ class SegmentRuns {
     // What is known is of all users' runs.
     if (!request_.visibility.all || request_.most_wasteful > kWastefulOfDay) return read(add);
     std::vector<std::pair<std::int64_t, std::int64_t>> parts;
-    each_day([&](std::int64_t begin, std::int64_t end) {
+    each_day(request_.from, request_.until, [&](std::int64_t begin, std::int64_t end) {
       const std::int64_t day = unit_of(begin, kDay) * kDay;
       if (seconds_of(request_.from) > day || seconds_of(request_.until) < day + kDay) {
         parts.emplace_back(begin, end);
@@ -149,14 +155,13 @@ class SegmentRuns {
   enum Column : std::uint8_t { kModules = kRunColumnCount, kWaste, kJob, kEvent, kRecord };
 
   std::string select(const std::string& where, const std::string& with = "") const {
-    const std::string modules =
-        request_.modules ? "(SELECT modules FROM jobs WHERE id = later.job)" : "NULL";
+    std::string columns = kRunColumns;
+    columns += request_.modules ? ", (SELECT modules FROM jobs WHERE id = later.job)" : ", NULL";
     // wasted_core_seconds()
-    const std::string waste = "ifnull(unused_core_seconds, 0) + " +
-                              std::to_string(kCoreHoursOfGpuHour) +
-                              " * ifnull(unused_gpu_seconds, 0)";
-    return std::string("SELECT ") + kRunColumns + ", " + modules + ", " + waste +
-           ", job, event, record FROM later " + with + " WHERE " + where;
+    if (part_ == Part::kWhole)
+      columns += ", ifnull(unused_core_seconds, 0) + " + std::to_string(kCoreHoursOfGpuHour) +
+                 " * ifnull(unused_gpu_seconds, 0), job, event, record";
+    return "SELECT " + columns + " FROM later " + with + " WHERE " + where;
   }
 
   // The names of a segment stay what they are, so that one answer holds for all runs with them.
@@ -175,15 +180,21 @@ class SegmentRuns {
     if (reader_.begin()) ids_.reset();
   }
 
-  // Each day, or part of one, that was asked for and may have runs, in a transaction of its own.
-  void each_day(const std::function<void(std::int64_t begin, std::int64_t end)>& use) {
-    const auto oldest = db_.integer("SELECT min(ended) FROM later WHERE ended NOT NULL");
-    const auto newest = db_.integer("SELECT max(ended) FROM later WHERE ended NOT NULL");
-    if (!oldest || !newest) return;
-    const std::int64_t end = std::min(seconds_of(request_.until), *newest + 1);
-    std::int64_t begin = std::max(seconds_of(request_.from), *oldest);
+  // Each day, or part of one, that may have runs, in a transaction of its own, so that the -wal of
+  // a daemon that writes can be used again in between. Of some users' runs, which are few, each
+  // week.
+  void each_day(Timestamp from, Timestamp until,
+                const std::function<void(std::int64_t begin, std::int64_t end)>& use) {
+    if (!ended_) {
+      ended_ = {.oldest = db_.integer("SELECT min(ended) FROM later WHERE ended NOT NULL"),
+                .newest = db_.integer("SELECT max(ended) FROM later WHERE ended NOT NULL")};
+    }
+    if (!ended_->oldest || !ended_->newest) return;
+    const std::int64_t unit = request_.visibility.all ? kDay : 7 * kDay;
+    const std::int64_t end = std::min(seconds_of(until), *ended_->newest + 1);
+    std::int64_t begin = std::max(seconds_of(from), *ended_->oldest);
     while (begin < end && !budget_.is_over() && db_.ok()) {
-      const std::int64_t next = std::min((unit_of(begin, kDay) + 1) * kDay, end);
+      const std::int64_t next = std::min((unit_of(begin, unit) + 1) * unit, end);
       begin_transaction();
       use(begin, next);
       reader_.end();
@@ -267,6 +278,12 @@ class SegmentRuns {
   const Searchable::RunRequest& request_;
   Budget& budget_;
   NameReader& names_;
+  const Part part_;
+  struct Ended {
+    std::optional<std::int64_t> oldest;
+    std::optional<std::int64_t> newest;
+  };
+  std::optional<Ended> ended_;  // when it was first asked for
   struct Ids {
     std::vector<std::int64_t> users;
     std::vector<std::int64_t> accounts;
@@ -284,11 +301,10 @@ class SegmentRuns {
   std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, bool> seen_owners_;
 };
 
-// The runs of which sums are made, of a period.
-Searchable::RunRequest runs_for(const Searchable::SumRequest& request, Timestamp from,
-                                Timestamp until) {
-  return {.from = from,
-          .until = until,
+// The runs of which sums are made.
+Searchable::RunRequest runs_for(const Searchable::SumRequest& request) {
+  return {.from = request.bounds.front(),
+          .until = request.bounds.back(),
           .modules = request.by == RunsBy::kModule,
           .with_event = {},
           .stop = {},
@@ -303,8 +319,8 @@ class SegmentSums {
         db_(reader.db()),
         request_(request),
         budget_(budget),
-        asked_(runs_for(request, request.bounds.front(), request.bounds.back())),
-        runs_(reader, asked_, budget),
+        asked_(runs_for(request)),
+        runs_(reader, asked_, budget, SegmentRuns::Part::kForSums),
         names_(reader.rows().names()),
         of_rows_(request.by, names_),
         select_(db_, "SELECT time, name, data FROM sums WHERE kind = ? AND time >= ? AND time < ?"),
@@ -510,15 +526,16 @@ Result<RunAnswer> read_sums(ReaderPool& pool, const Clock& clock,
       SegmentSums(reader, request, budget).read(use);
     });
   }
+  const Searchable::RunRequest asked = runs_for(request);
   return each_segment(pool, budget, [&](SearchReader& reader) {
     RowSums sums(request.by, reader.rows().names());
+    SegmentRuns runs(reader, asked, budget, SegmentRuns::Part::kForSums);
     for (std::size_t i = 0; i + 1 < request.bounds.size(); ++i) {
-      const auto asked = runs_for(request, request.bounds[i], request.bounds[i + 1]);
-      SegmentRuns(reader, asked, budget).read_rows([&](const sqlite::Statement& row) {
+      runs.read_rows(request.bounds[i], request.bounds[i + 1], [&](const sqlite::Statement& row) {
         sums.add_in_time(row);
         sums.add_by_name(row);
       });
-      sums.give(asked.from, use);
+      sums.give(request.bounds[i], use);
     }
   });
 }

@@ -38,10 +38,14 @@ Result<Searchable::RunAnswer> Searchable::sums(const SumRequest& request,
   return runs({.from = request.bounds.front(),
                .until = request.bounds.back(),
                .modules = request.by == RunsBy::kModule,
+               .origin = !request.visibility.all,
                .deadline = request.deadline,
                .stop = request.stop,
                .visibility = request.visibility},
-              [&](const JobRun& run) { for_each_row(request.by, run, use); });
+              [&](const JobRun& run) {
+                // A store behind the query service gives all that its caller may see.
+                if (is_visible(run, request.visibility)) for_each_row(request.by, run, use);
+              });
 }
 
 Result<std::uint64_t> Searchable::unfinished(Timestamp /*from*/, Timestamp /*until*/,

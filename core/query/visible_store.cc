@@ -35,8 +35,7 @@ Result<Searchable::RunAnswer> VisibleStore::sums(const SumRequest& request,
                                                  const std::function<void(const RunSumRow&)>& use) {
   SumRequest own = request;
   own.visibility = visibility_;
-  // Of the sums nothing can be left out any more, so those of a part are made from its runs.
-  return visibility_.all ? store_.sums(own, use) : Searchable::sums(own, use);
+  return store_.sums(own, use);
 }
 
 Result<std::uint64_t> VisibleStore::unfinished(Timestamp from, Timestamp until,

@@ -107,7 +107,7 @@ TEST(VisibilityTest, WhatTheSchedulerSaysLastOfARunsAccountDecidesWhoSeesTheRunA
 }
 
 // Keeps the visibility of the last call.
-class AskedStore final : public Searchable {
+class AskedStore : public Searchable {
  public:
   Speed speed() const noexcept override { return Speed::kIndexed; }
   Result<Answer> search(const Request& request) override {
@@ -129,7 +129,34 @@ class AskedStore final : public Searchable {
     asked = request.visibility;
     return RunAnswer{};
   }
+  Result<std::uint64_t> unfinished(Timestamp, Timestamp, const Visibility& visibility) override {
+    asked = visibility;
+    return std::uint64_t{0};
+  }
   std::optional<Visibility> asked;
+};
+
+// Gives all its runs to everybody, as a store behind the query service does to its caller.
+class RunsOfAll final : public AskedStore {
+ public:
+  Result<RunAnswer> runs(const RunRequest&,
+                         const std::function<void(const JobRun&)>& use) override {
+    for (const char* user : {"alice", "bob"})
+      use({.user = user, .verified = true, .core_seconds = 1, .unused_core_seconds = 0});
+    return RunAnswer{};
+  }
+};
+
+class SummingStore final : public AskedStore {
+ public:
+  Result<RunAnswer> sums(const SumRequest& request,
+                         const std::function<void(const RunSumRow&)>& use) override {
+    asked = request.visibility;
+    RunTotals seven;
+    seven.jobs = 7;
+    use({.name = std::nullopt, .time = {}, .sum = seven});
+    return RunAnswer{};
+  }
 };
 
 TEST(VisibilityTest, AStoreForOneReaderAsksEachCallWithThatReadersVisibility) {
@@ -143,6 +170,33 @@ TEST(VisibilityTest, AStoreForOneReaderAsksEachCallWithThatReadersVisibility) {
   EXPECT_TRUE(alices.get({}, {}, 1) && is_alices());
   EXPECT_TRUE(alices.family(1, {}, std::nullopt, 1) && is_alices());
   EXPECT_TRUE(alices.runs({}, [](const JobRun&) {}) && is_alices());
+  EXPECT_TRUE(alices.sums({.by = {}, .bounds = {{0}, {1}}, .stop = {}, .visibility = kChem},
+                          [](const RunSumRow&) {}) &&
+              is_alices());
+  EXPECT_TRUE(alices.unfinished({}, {}, kChem) && is_alices());
+}
+
+TEST(VisibilityTest, AStoreThatGivesTooManyRunsAddsUpThoseOfTheReaderAlone) {
+  RunsOfAll all;
+  query::VisibleStore alices(all, kAlice);
+  std::uint64_t jobs = 0;
+  const auto add = [&](const RunSumRow& row) { jobs += row.sum.jobs; };
+  const Searchable::SumRequest request{
+      .by = {}, .bounds = {{0}, {1}}, .stop = {}, .visibility = {}};
+  EXPECT_TRUE(alices.sums(request, add));
+  EXPECT_EQ(jobs, 1U);
+  EXPECT_TRUE(all.sums(request, add));
+  EXPECT_EQ(jobs, 1U + 2U);
+}
+
+TEST(VisibilityTest, AStoreWithSumsOfItsOwnIsAskedForThoseOfOneReader) {
+  SummingStore sums;
+  query::VisibleStore alices(sums, kAlice);
+  std::uint64_t jobs = 0;
+  EXPECT_TRUE(alices.sums({.by = {}, .bounds = {{0}, {1}}, .stop = {}, .visibility = {}},
+                          [&](const RunSumRow& row) { jobs += row.sum.jobs; }));
+  EXPECT_EQ(jobs, 7U);
+  EXPECT_TRUE(sums.asked && !sums.asked->all);
 }
 
 }  // namespace
