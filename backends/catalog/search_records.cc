@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <set>
+#include <tuple>
 #include <utility>
 
 #include "backends/catalog/search_position.h"
@@ -10,6 +12,9 @@
 
 namespace scriptorium::catalog {
 namespace {
+
+// An array may have had any number of tasks. Each takes some 5 KB.
+constexpr std::int64_t kMostLater = 10'000;
 
 struct FoundJob {
   std::int64_t segment = 0;
@@ -37,6 +42,32 @@ bool is_meant(const JobRow& row, const Searchable::Selector& selector) {
 // Readers of all segments, each within one transaction.
 using Readers = std::map<std::int64_t, ReaderPool::Lent>;
 
+// A segment that is being rewritten still has all its jobs, and another one those that were moved.
+// Its own are left out of them.
+class MovedJobs {
+ public:
+  explicit MovedJobs(const std::vector<SegmentInfo>& segments) {
+    for (const SegmentInfo& info : segments) {
+      if (is_leaving(info.state)) leaving_.insert(info.id);
+    }
+  }
+
+  void leave_out(std::vector<FoundJob>& jobs) const {
+    if (leaving_.empty()) return;
+    std::set<std::tuple<std::string, std::string, Timestamp>> elsewhere;
+    const auto key = [](const JobRow& row) { return std::tuple(row.cluster, row.id, row.time); };
+    for (const FoundJob& job : jobs) {
+      if (!leaving_.contains(job.segment)) elsewhere.insert(key(job.entry.row));
+    }
+    std::erase_if(jobs, [&](const FoundJob& job) {
+      return leaving_.contains(job.segment) && elsewhere.contains(key(job.entry.row));
+    });
+  }
+
+ private:
+  std::set<std::int64_t> leaving_;
+};
+
 Result<void> find_jobs(SearchReader& reader, std::string_view id,
                        const Searchable::Selector& selector, const Visibility& visibility,
                        std::vector<FoundJob>& found) {
@@ -54,12 +85,14 @@ Result<void> find_jobs(SearchReader& reader, std::string_view id,
 // Newest first. A damaged segment is left out.
 Result<std::vector<FoundJob>> find_jobs(Readers& readers, std::string_view id,
                                         const Searchable::Selector& selector,
-                                        const Visibility& visibility, std::vector<Error>& damage) {
+                                        const Visibility& visibility, const MovedJobs& moved,
+                                        std::vector<Error>& damage) {
   std::vector<FoundJob> found;
   for (const auto& [number, reader] : readers) {
     const auto done = find_jobs(*reader, id, selector, visibility, found);
     if (!done && !can_go_on(done.error(), damage)) return done.error();
   }
+  moved.leave_out(found);
   std::sort(found.begin(), found.end(),
             [](const FoundJob& a, const FoundJob& b) { return a.position() > b.position(); });
   return found;
@@ -96,9 +129,16 @@ std::shared_ptr<const Event> read_submission(SearchReader& reader, const JobEntr
 
 std::vector<std::shared_ptr<const Event>> read_later(SearchReader& reader, std::int64_t job) {
   std::vector<std::int64_t> records;
-  sqlite::Statement select(reader.db(), "SELECT record FROM later WHERE job = ? ORDER BY record");
-  select.bind(job);
+  sqlite::Statement select(reader.db(),
+                           "SELECT record FROM later WHERE job = ? ORDER BY record DESC LIMIT ?");
+  select.bind(job, kMostLater);
   while (select.step()) records.push_back(select.integer(0));
+  std::ranges::reverse(records);  // blocks have them in this order
+  if (const auto all = reader.db().integer("SELECT count(*) FROM later WHERE job = ?", job);
+      all > kMostLater)
+    reader.add_problem("a job has " + std::to_string(*all) +
+                       " later events, of which only the newest " + std::to_string(kMostLater) +
+                       " are read");
   std::vector<std::shared_ptr<const Event>> events;
   for (const std::int64_t record : records) {
     if (auto event = read_event(reader, record)) events.push_back(std::move(event));
@@ -126,7 +166,14 @@ class FamilyPage {
     return limit_ > 0 && (jobs_ < limit_ || time >= by_time_.begin()->first);
   }
   void add(const Position& position, JobRow row) {
-    by_time_[position.time].emplace_back(position, std::move(row));
+    auto& same_time = by_time_[position.time];
+    // Of a segment that is being rewritten: the newer segments were read before.
+    const bool is_known = std::ranges::any_of(same_time, [&](const auto& known) {
+      return known.first.segment != position.segment && known.second.id == row.id &&
+             known.second.cluster == row.cluster;
+    });
+    if (is_known) return;
+    same_time.emplace_back(position, std::move(row));
     ++jobs_;
     for (auto oldest = by_time_.begin(); jobs_ - oldest->second.size() >= limit_;
          oldest = by_time_.erase(oldest))
@@ -166,10 +213,11 @@ Result<std::vector<Searchable::Record>> read_records(ReaderPool& pool,
       leave_out(lent.error(), damage);
     }
   }
-  auto found = find_jobs(readers, selector.id, selector, visibility, damage);
+  const MovedJobs moved(*list);
+  auto found = find_jobs(readers, selector.id, selector, visibility, moved, damage);
   if (found && found->empty()) {
     const std::string_view whole = whole_of(selector.id);
-    if (!whole.empty()) found = find_jobs(readers, whole, selector, visibility, damage);
+    if (!whole.empty()) found = find_jobs(readers, whole, selector, visibility, moved, damage);
   }
   if (!found) return found.error();
   // The job may be in what cannot be read.

@@ -12,6 +12,7 @@
 #include <limits>
 #include <map>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "backends/catalog/block.h"
 #include "backends/catalog/move.h"
 #include "backends/catalog/readable.h"
+#include "backends/catalog/search.h"
 #include "backends/catalog/store.h"
 #include "backends/catalog/store_contents.h"
 #include "core/base/sha256.h"
@@ -388,6 +390,24 @@ TEST_F(MaintenanceTest, AnInterruptedRewriteIsContinued) {
       EXPECT_TRUE(archive.fetch(event)) << event.job.id;
     }
   }
+  // And who asks for a job, or its family, finds it once.
+  const auto search = make_search(config_.root, clock_);
+  std::set<std::uint64_t> families;
+  std::size_t jobs = 0;
+  for (const auto& [id, known] : rows) {
+    const auto records = search->get({.id = id}, {}, 10);
+    ASSERT_TRUE(records) << records.error().message();
+    EXPECT_EQ(records->size(), known.size()) << id;
+    for (const auto& record : *records) {
+      if (record.job.family) families.insert(*record.job.family);
+      jobs += record.job.family ? 1 : 0;
+    }
+  }
+  std::size_t of_families = 0;
+  for (const std::uint64_t family : families)
+    of_families += search->family(family, {}, std::nullopt, 1'000)->size();
+  EXPECT_EQ(of_families, jobs);
+  EXPECT_GT(jobs, 50U);
   EXPECT_EQ(rebuild().figures.at("segments_rewritten"), 1U);
   EXPECT_EQ(found(), "");
   EXPECT_EQ(all_events(config_.root), events);

@@ -17,6 +17,7 @@
 
 #include "backends/catalog/search_position.h"
 #include "core/base/number.h"
+#include "core/base/sha256.h"
 #include "tests/backends/catalog/query_maker.h"
 #include "tests/backends/catalog/search_lab.h"
 #include "tests/support/queries.h"
@@ -594,6 +595,30 @@ TEST_F(CatalogSearchTest, GetsAJobWithItsTextsAndLaterEvents) {
   EXPECT_TRUE(
       lab_.search().get({.id = "4711", .cluster = "lab", .time = plain.time}, {}, 5)->size() == 1U);
   EXPECT_TRUE(lab_.search().get({.id = "'; --"}, {}, 5)->empty());
+}
+
+TEST_F(CatalogSearchTest, OfAnArrayOfAnySizeAsManyEventsAreReadAsMemoryHasRoomFor) {
+  Event array = test::make_event_value("4711");
+  array.job.array = JobArray{.job_id = "4711", .task_spec = "0-10001"};
+  lab_.put({array});
+  std::vector<Event> tasks;
+  for (int task = 0; task < 10'002; ++task) {
+    tasks.push_back(make_.later(array));
+    Event& event = tasks.back();
+    event.job.array->task_id = std::to_string(task);
+    event.time.nanoseconds += task;
+    event.id = sha256_hex(std::to_string(task));
+  }
+  lab_.put(tasks);
+  ASSERT_EQ(lab_.problem(), "");
+  const auto records = lab_.search().get({.id = "4711"}, {}, 5);
+  ASSERT_TRUE(records && records->size() == 1);
+  ASSERT_EQ(records->front().later.size(), 10'000U);
+  EXPECT_EQ(records->front().later.front()->job.array->task_id, "2");
+  ASSERT_EQ(records->front().problems.size(), 1U);
+  EXPECT_EQ(
+      records->front().problems[0],
+      "segments/000001.db: a job has 10002 later events, of which only the newest 10000 are read");
 }
 
 // Of a client of the query service, which need not use our parser.
