@@ -302,33 +302,53 @@ bool pairs_allow(const Need& need, std::string_view filter) {
 
 namespace {
 
-bool has_whole_word(const Need& need) {
-  return (need.kind == Need::Kind::kWord && !need.prefix) ||
-         std::any_of(need.children.begin(), need.children.end(), has_whole_word);
+bool has_whole_word(const Need& need, Need::Kind kind) {
+  return (need.kind == kind && !need.prefix) ||
+         std::any_of(need.children.begin(), need.children.end(),
+                     [&](const Need& child) { return has_whole_word(child, kind); });
 }
 
 // The block's scripts in which `need` can hold.
-Scripts scripts_for(const Need& need, std::string_view places) {
+Scripts scripts_for(const Need& need, std::string_view places,
+                    const std::function<bool(const std::string&)>& is_in_block) {
   const bool all = need.kind == Need::Kind::kAnd;
-  if (need.kind == Need::Kind::kWord && !need.prefix) return scripts_with(places, need.word);
+  if (need.kind == Need::Kind::kWord && !need.prefix)
+    return scripts_with(places, need.word).possible;
+  if (need.kind == Need::Kind::kNotInAll && !need.prefix && is_in_block(need.word))
+    return ~scripts_with(places, need.word).certain;
   if (!all && need.kind != Need::Kind::kOr) return ~Scripts();
   Scripts scripts = all ? ~Scripts() : Scripts();
-  for (const Need& child : need.children)
-    all ? scripts &= scripts_for(child, places) : scripts |= scripts_for(child, places);
+  for (const Need& child : need.children) {
+    const Scripts of_child = scripts_for(child, places, is_in_block);
+    all ? scripts &= of_child : scripts |= of_child;
+  }
   return scripts;
 }
 
 }  // namespace
 
 bool has_words_together(const Need& need) {
-  if (need.kind == Need::Kind::kAnd &&
-      std::count_if(need.children.begin(), need.children.end(), has_whole_word) > 1)
+  const auto count = [&](Need::Kind kind) {
+    return std::count_if(need.children.begin(), need.children.end(),
+                         [&](const Need& child) { return has_whole_word(child, kind); });
+  };
+  if (need.kind == Need::Kind::kAnd && count(Need::Kind::kWord) > 0 &&
+      count(Need::Kind::kWord) + count(Need::Kind::kNotInAll) > 1)
     return true;
   return std::any_of(need.children.begin(), need.children.end(), has_words_together);
 }
 
-bool places_allow(const Need& need, std::string_view places) {
-  return scripts_for(need, places).any();
+std::map<std::string, IdSet> unwanted_words(const Need& need,
+                                            const std::function<IdSet(const std::string&)>& find) {
+  std::map<std::string, IdSet> words;
+  if (need.kind == Need::Kind::kNotInAll && !need.prefix) words[need.word] = find(quoted(need));
+  for (const Need& child : need.children) words.merge(unwanted_words(child, find));
+  return words;
+}
+
+bool places_allow(const Need& need, std::string_view places,
+                  const std::function<bool(const std::string&)>& is_in_block) {
+  return scripts_for(need, places, is_in_block).any();
 }
 
 bool words_allow(const Need& need, std::string_view filter) {

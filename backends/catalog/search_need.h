@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -46,10 +47,15 @@ IdSet blocks_of(const Need& need, const std::function<IdSet(const std::string&)>
 bool has_pairs(const Need& need);
 // Whether the filter of a block lets `need` hold, words not considered.
 bool pairs_allow(const Need& need, std::string_view filter);
-// Whether two words must be in one script.
+// Whether one script must have two words, or one and not another.
 bool has_words_together(const Need& need);
-// Whether one script of a block has the words, by the block's `places.list`.
-bool places_allow(const Need& need, std::string_view places);
+// The words that a script must not have, and the blocks that have them; `find` as of blocks_of().
+std::map<std::string, IdSet> unwanted_words(const Need& need,
+                                            const std::function<IdSet(const std::string&)>& find);
+// Whether one script of a block has the words, and not those that it must not have, by the block's
+// `places.list`. `is_in_block`: whether the block is known to have a word.
+bool places_allow(const Need& need, std::string_view places,
+                  const std::function<bool(const std::string&)>& is_in_block);
 // The same for the filter of words that a young block has.
 bool words_allow(const Need& need, std::string_view filter);
 

@@ -129,9 +129,10 @@ void BranchSearch::plan() {
   owners_ = fields_.owners(branch_.query, visibility_);
   const auto jobs = jobs_of_owners();
   if (jobs && by_row) return plan_jobs(*jobs);
-  blocks_ = by_words ? blocks_of(branch_.need,
-                                 [&](const std::string& words) { return find_words(words); })
-                     : IdSet::all();
+  const auto find = [&](const std::string& words) { return find_words(words); };
+  blocks_ = by_words ? blocks_of(branch_.need, find) : IdSet::all();
+  unwanted_.clear();
+  if (has_words_together_) unwanted_ = unwanted_words(branch_.need, find);
   if (by_words) add_young_blocks();
   const auto costs_less = [&](std::uint64_t cost) {
     const std::uint64_t blocks = blocks_.is_unlimited()
@@ -344,7 +345,14 @@ bool BranchSearch::filters_allow(std::int64_t block) {
     return allowed;
   };
   return (!has_pairs_ || allow(pairs_, pairs_allow)) &&
-         (!has_words_together_ || allow(places_, places_allow));
+         (!has_words_together_ || allow(places_, [&](const Need& need, std::string_view places) {
+           return places_allow(need, places, [&](const std::string& word) {
+             const auto with_word = unwanted_.find(word);
+             // Without the index, nothing is known of any block.
+             return with_word != unwanted_.end() && !with_word->second.is_unlimited() &&
+                    was_opened(with_word->second, block);
+           });
+         }));
 }
 
 void BranchSearch::open_block(std::int64_t id) {

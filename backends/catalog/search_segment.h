@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -123,7 +124,8 @@ class BranchSearch {
   sqlite::Statement young_blocks_;
   sqlite::Statement without_script_;
 
-  IdSet blocks_ = IdSet::all();  // that have what `need` asks for
+  IdSet blocks_ = IdSet::all();            // that have what `need` asks for
+  std::map<std::string, IdSet> unwanted_;  // unwanted_words(), where they are looked for together
   std::optional<std::vector<std::int64_t>> owners_;
   std::vector<SearchReader::Chunk> in_time_;
   // Candidates that are left, the newest last.

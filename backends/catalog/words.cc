@@ -4,7 +4,9 @@
 #include <bitset>
 #include <cstddef>
 #include <map>
+#include <optional>
 #include <ranges>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -142,7 +144,50 @@ std::string bytes_of(const Scripts& scripts, std::size_t parts) {
   return bytes;
 }
 
-std::string pack_places(const std::map<std::uint16_t, Scripts>& words, std::size_t parts,
+// What scripts_with() describes, within the bytes of a list.
+struct PlacesLayout {
+  std::size_t words = 0;
+  std::size_t parts = 0;
+  bool names_shared = false;
+  std::uint16_t salt = 0;
+  std::size_t number_bytes = 0;
+  std::size_t numbers = 0;  // where they begin, as `patterns` and `shared`
+  std::size_t patterns = 0;
+  std::size_t shared = 0;
+  std::size_t pattern_bytes() const noexcept { return (parts + 7) / 8; }
+};
+// Nothing for a damaged list.
+std::optional<PlacesLayout> layout_of(std::string_view places) {
+  if (places.size() < kPlacesHeader) return std::nullopt;
+  PlacesLayout layout;
+  layout.words = number_at<std::uint16_t>(places, 0);
+  const auto parts = number_at<std::uint16_t>(places, 2);
+  layout.names_shared = (parts & kNamesShared) != 0;
+  layout.parts = parts & ~kNamesShared;
+  const std::size_t patterns = number_at<std::uint16_t>(places, 4);
+  layout.salt = number_at<std::uint16_t>(places, 6);
+  layout.number_bytes = patterns <= kShortNumbers ? 1 : 2;
+  layout.numbers = kPlacesHeader + 2 * layout.words;
+  layout.patterns = layout.numbers + layout.number_bytes * layout.words;
+  layout.shared = layout.patterns + patterns * layout.pattern_bytes();
+  if (layout.parts > kMostParts || layout.shared > places.size()) return std::nullopt;
+  return layout;
+}
+
+// The place of a hash in an ascending list of them; nothing if it is not there.
+std::optional<std::size_t> find_hash(std::string_view places, std::size_t begin, std::size_t count,
+                                     std::uint16_t hash) {
+  const auto hash_at = [&](std::size_t at) {
+    return number_at<std::uint16_t>(places, begin + 2 * at);
+  };
+  const auto all = std::views::iota(std::size_t{0}, count);
+  const auto found = std::ranges::lower_bound(all, hash, {}, hash_at);
+  if (found == all.end() || hash_at(*found) != hash) return std::nullopt;
+  return *found;
+}
+
+std::string pack_places(const std::map<std::uint16_t, Scripts>& words,
+                        const std::set<std::uint16_t>& shared, std::size_t parts,
                         std::uint16_t salt) {
   std::string places;
   if (words.empty()) return places;
@@ -157,7 +202,7 @@ std::string pack_places(const std::map<std::uint16_t, Scripts>& words, std::size
     of_words.push_back(number->second);
   }
   append_number(places, static_cast<std::uint16_t>(words.size()));
-  append_number(places, static_cast<std::uint16_t>(parts));
+  append_number(places, static_cast<std::uint16_t>(parts | kNamesShared));
   append_number(places, static_cast<std::uint16_t>(numbers.size()));
   append_number(places, salt);
   for (const auto& [hash, scripts] : words) append_number(places, hash);
@@ -165,7 +210,9 @@ std::string pack_places(const std::map<std::uint16_t, Scripts>& words, std::size
     numbers.size() <= kShortNumbers ? append_number(places, static_cast<std::uint8_t>(number))
                                     : append_number(places, number);
   }
-  return places += patterns;
+  places += patterns;
+  for (const std::uint16_t hash : shared) append_number(places, hash);
+  return places;
 }
 
 // `having`: by Seen::number.
@@ -177,18 +224,25 @@ std::string places_of(const Words& words, const std::vector<Scripts>& having, co
   for (const auto& [word, seen] : words) hashes.push_back(hash_pair(word, {}));
   const std::uint16_t salt = salt_of(hashes, block);
   std::map<std::uint16_t, Scripts> by_hash;
+  std::set<std::uint16_t> shared;
   std::vector<std::uint16_t> everywhere;
   for (const auto& [word, seen] : words) {
     const Scripts& with_word = having[seen.number];
     const std::uint16_t hash = short_hash(hash_pair(word, {}), salt);
     if (with_word.count() == parts) {
       everywhere.push_back(hash);
-    } else {
-      by_hash[hash] |= with_word;
+      continue;
     }
+    const auto [known, is_new] = by_hash.try_emplace(hash, with_word);
+    if (is_new) continue;
+    known->second |= with_word;
+    shared.insert(hash);
   }
-  for (const std::uint16_t hash : everywhere) by_hash.erase(hash);
-  return pack_places(by_hash, parts, salt);
+  for (const std::uint16_t hash : everywhere) {
+    by_hash.erase(hash);
+    shared.erase(hash);
+  }
+  return pack_places(by_hash, shared, parts, salt);
 }
 
 }  // namespace
@@ -244,32 +298,37 @@ bool may_have_pair(std::string_view filter, std::string_view first, std::string_
   return has_bits(filter, hash_pair(first, second));
 }
 
-Scripts scripts_with(std::string_view places, std::string_view word) {
-  const Scripts every = ~Scripts();
-  if (places.size() < kPlacesHeader) return every;
-  const std::size_t count = number_at<std::uint16_t>(places, 0);
-  const std::size_t parts = number_at<std::uint16_t>(places, 2);
-  const bool is_short = number_at<std::uint16_t>(places, 4) <= kShortNumbers;
-  const std::size_t numbers = kPlacesHeader + 2 * count;
-  const std::size_t patterns = numbers + (is_short ? 1 : 2) * count;
-  const auto hash_at = [&](std::size_t at) {
-    return number_at<std::uint16_t>(places, kPlacesHeader + 2 * at);
-  };
-  if (patterns > places.size() || parts > kMostParts) return every;  // damaged
-  const std::uint16_t hash = short_hash(hash_pair(word, {}), number_at<std::uint16_t>(places, 6));
-  const auto all = std::views::iota(std::size_t{0}, count);
-  const std::size_t at =
-      static_cast<std::size_t>(std::ranges::lower_bound(all, hash, {}, hash_at) - all.begin());
-  if (at == count || hash_at(at) != hash) return every;
-  const std::size_t size = (parts + 7) / 8;
-  const std::size_t number = is_short ? number_at<std::uint8_t>(places, numbers + at)
-                                      : number_at<std::uint16_t>(places, numbers + 2 * at);
-  const std::size_t pattern = patterns + size * number;
-  if (pattern + size > places.size()) return every;
-  Scripts scripts;
-  for (std::size_t byte = size; byte-- > 0;)
-    scripts = scripts << 8 | Scripts(static_cast<unsigned char>(places[pattern + byte]));
+WordScripts scripts_with(std::string_view places, std::string_view word) {
+  WordScripts scripts;
+  const auto layout = layout_of(places);
+  if (!layout) return scripts;
+  const std::uint16_t hash = short_hash(hash_pair(word, {}), layout->salt);
+  const auto at = find_hash(places, kPlacesHeader, layout->words, hash);
+  if (!at) return scripts;
+  const std::size_t number = layout->number_bytes == 1
+                                 ? number_at<std::uint8_t>(places, layout->numbers + *at)
+                                 : number_at<std::uint16_t>(places, layout->numbers + 2 * *at);
+  const std::size_t size = layout->pattern_bytes();
+  const std::size_t pattern = layout->patterns + size * number;
+  if (pattern + size > layout->shared) return scripts;
+  scripts.possible.reset();
+  for (std::size_t byte = size; byte-- > 0;) {
+    scripts.possible =
+        scripts.possible << 8 | Scripts(static_cast<unsigned char>(places[pattern + byte]));
+  }
+  // A part may be of several scripts.
+  if (layout->names_shared && layout->parts < kMostParts &&
+      !find_hash(places, layout->shared, (places.size() - layout->shared) / 2, hash))
+    scripts.certain = scripts.possible;
   return scripts;
+}
+
+std::string without_shared(std::string_view places) {
+  const auto layout = layout_of(places);
+  if (!layout || !layout->names_shared) return std::string(places);
+  std::string text(places.substr(0, layout->shared));
+  text[3] = static_cast<char>(layout->parts >> 8);
+  return text;
 }
 
 std::string filter_of_words(const Block& block) {

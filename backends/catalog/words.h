@@ -44,10 +44,19 @@ bool may_have_pair(std::string_view filter, std::string_view first, std::string_
 // patterns (2 bytes); a salt (2 bytes); a hash of each word (2 bytes, ascending), then of each word
 // the number of its pattern (1 byte if there are at most 256 of them, else 2), and the patterns (as
 // many bytes as the bits take). A word that is not listed can be in every script. Words that share
-// a hash share their scripts; the salt, which goes into the hash, is one with which few do.
+// a hash share their scripts; the salt, which goes into the hash, is one with which few do. If the
+// number of parts has kNamesShared, the hashes of several words follow (2 bytes each, ascending);
+// catalogs have lists without, too, that were written before 2026-11-28.
 inline constexpr std::size_t kMostParts = 256;
+inline constexpr std::uint16_t kNamesShared = 1U << 15;
 using Scripts = std::bitset<kMostParts>;
-Scripts scripts_with(std::string_view places, std::string_view word);
+struct WordScripts {
+  Scripts possible = ~Scripts();
+  Scripts certain;  // that have the word, if any script of the block has it
+};
+WordScripts scripts_with(std::string_view places, std::string_view word);
+// The list as it was written before it named shared hashes.
+std::string without_shared(std::string_view places);
 
 // A filter of the words of a block: false means that no script of the block has the word.
 std::string filter_of_words(const Block& block);

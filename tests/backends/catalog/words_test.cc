@@ -31,12 +31,14 @@ TEST(CatalogWordsTest, EachScriptThatHasAWordIsNamed) {
   std::mt19937 random(1);  // NOLINT(cert-msc51-cpp): the same each time
   std::size_t exact = 0;
   std::size_t words = 0;
+  std::size_t few = 0;  // words that not all scripts of a small block have
+  std::size_t all_certain = 0;
   for (const std::size_t count : {2U, 3U, 8U, 9U, 256U, 257U, 1000U}) {
     const std::vector<std::string> scripts = some_scripts(count, random);
     const std::string places = words_of(block_of(scripts)).places;
     for (int i = 0; i < 300; ++i) {
       const std::string word = "word" + std::to_string(i);
-      const Scripts found = scripts_with(places, word);
+      const auto [found, certain] = scripts_with(places, word);
       Scripts expected;
       for (std::size_t place = 0; place < count; ++place) {
         if (scripts[place].find(word + " ") != std::string::npos)
@@ -44,13 +46,26 @@ TEST(CatalogWordsTest, EachScriptThatHasAWordIsNamed) {
       }
       EXPECT_TRUE((expected & ~found).none()) << word << " of " << count;
       words += expected.any() ? 1 : 0;
+      if (expected.any()) {
+        EXPECT_TRUE((certain & ~expected).none()) << word << " of " << count;
+      }
+      // Of a part that may be of several scripts, nothing is.
+      if (count >= kMostParts) {
+        EXPECT_TRUE(certain.none());
+      } else if (expected.any() && expected.count() < count) {
+        ++few;
+        all_certain += certain == expected ? 1 : 0;
+      }
       // One that all have is not listed.
       if (expected.count() == std::min(count, kMostParts)) expected = ~Scripts();
       exact += expected.any() && expected == found ? 1 : 0;
     }
-    EXPECT_EQ(scripts_with(places, "common"), ~Scripts());
+    EXPECT_EQ(scripts_with(places, "common").possible, ~Scripts());
+    EXPECT_TRUE(scripts_with(places, "common").certain.none());
   }
   EXPECT_EQ(exact, words);  // of so few words, none share a hash
+  EXPECT_EQ(all_certain, few);
+  EXPECT_GT(few, 300U);
 }
 
 // Else two frequent words that share a hash would seem to be in one script in every block.
@@ -63,9 +78,10 @@ TEST(CatalogWordsTest, WhichWordsShareAHashDiffersFromBlockToBlock) {
     const std::string places = words_of(block_of({many, few})).places;
     std::vector<int> words;
     for (int i = 0; i < 500; ++i) {
-      const Scripts scripts = scripts_with(places, "word" + std::to_string(i));
+      const auto [scripts, certain] = scripts_with(places, "word" + std::to_string(i));
       EXPECT_TRUE(scripts.test(1));
       if (scripts.test(0)) words.push_back(i);
+      EXPECT_TRUE(certain.none() || (certain == scripts && !scripts.test(0)));
     }
     return words;
   };
@@ -77,9 +93,19 @@ TEST(CatalogWordsTest, WhichWordsShareAHashDiffersFromBlockToBlock) {
 
 TEST(CatalogWordsTest, BytesThatAreNoUtf8HideNoWord) {
   const std::string places = words_of(block_of({"gmx mdrun\n", "\xff gmx\xff srun\n"})).places;
-  EXPECT_EQ(scripts_with(places, "gmx"), ~Scripts());
-  EXPECT_EQ(scripts_with(places, "mdrun"), Scripts(1));
-  EXPECT_EQ(scripts_with(places, "srun"), Scripts(2));
+  EXPECT_EQ(scripts_with(places, "gmx").possible, ~Scripts());
+  EXPECT_EQ(scripts_with(places, "mdrun").possible, Scripts(1));
+  EXPECT_EQ(scripts_with(places, "srun").possible, Scripts(2));
+}
+
+TEST(CatalogWordsTest, AListOfAnEarlierVersionSaysNothingForCertain) {
+  const std::string places = words_of(block_of({"gmx mdrun\n", "gmx srun\n"})).places;
+  EXPECT_EQ(scripts_with(places, "srun").certain, Scripts(2));
+  const std::string earlier = without_shared(places);
+  EXPECT_NE(earlier, places);
+  EXPECT_EQ(without_shared(earlier), earlier);
+  EXPECT_EQ(scripts_with(earlier, "srun").possible, Scripts(2));
+  EXPECT_TRUE(scripts_with(earlier, "srun").certain.none());
 }
 
 TEST(CatalogWordsTest, OfVeryManyWordsNothingIsKept) {
@@ -97,8 +123,8 @@ TEST(CatalogWordsTest, ADamagedListNamesEveryScriptOrSome) {
       damaged[random() % damaged.size()] = static_cast<char>(random());
     scripts_with(damaged, "word7");  // reads nothing beyond its end: AddressSanitizer
   }
-  EXPECT_EQ(scripts_with("", "word7"), ~Scripts());
-  EXPECT_EQ(scripts_with(places.substr(0, 5), "word7"), ~Scripts());
+  EXPECT_EQ(scripts_with("", "word7").possible, ~Scripts());
+  EXPECT_EQ(scripts_with(places.substr(0, 5), "word7").possible, ~Scripts());
 }
 
 }  // namespace
