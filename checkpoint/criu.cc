@@ -98,10 +98,11 @@ class Criu final : public Engine {
     return number;
   }
 
-  Outcome<void> dump(pid_t root, int directory, std::uint64_t most_bytes,
+  Outcome<void> dump(pid_t root, int directory, std::uint64_t most_bytes, AfterDump after,
                      SteadyTime deadline) override {
-    return run({"dump", "--tree", std::to_string(root)}, "dump.log", directory, most_bytes,
-               deadline);
+    std::vector<std::string> arguments{"dump", "--tree", std::to_string(root)};
+    if (after == AfterDump::kRunsOn) arguments.emplace_back("--leave-running");
+    return run(std::move(arguments), "dump.log", directory, most_bytes, deadline);
   }
 
   Outcome<pid_t> restore(int directory, SteadyTime deadline) override {

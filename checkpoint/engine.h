@@ -21,6 +21,9 @@ struct Refusal {
 template <typename T>
 using Outcome = tl::expected<T, Refusal>;
 
+// What becomes of a tree that was saved.
+enum class AfterDump : std::uint8_t { kEnds, kRunsOn };
+
 // Threads: one. Its calls block.
 class Engine {
  public:
@@ -34,9 +37,9 @@ class Engine {
   // The version, if it works on this kernel. Otherwise what is missing.
   virtual Outcome<std::string> probe() = 0;
 
-  // Writes the images into `directory`, an open folder, and ends the tree; after a refusal the tree
-  // runs as before. `most_bytes`: of one file. The caller has become the tree's owner.
-  virtual Outcome<void> dump(pid_t root, int directory, std::uint64_t most_bytes,
+  // Writes the images into `directory`, an open folder, and ends the tree or not; after a refusal
+  // the tree runs as before. `most_bytes`: of one file. The caller has become the tree's owner.
+  virtual Outcome<void> dump(pid_t root, int directory, std::uint64_t most_bytes, AfterDump after,
                              SteadyTime deadline) = 0;
 
   // Starts the tree of the images again, with the same process ids, in the caller's control groups,

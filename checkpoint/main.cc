@@ -40,7 +40,7 @@ class Unusable final : public Engine {
   Unusable(std::string name, Refusal why) : name_(std::move(name)), why_(std::move(why)) {}
   std::string name() const override { return name_; }
   Outcome<std::string> probe() override { return tl::unexpected(why_); }
-  Outcome<void> dump(pid_t, int, std::uint64_t, SteadyTime) override {
+  Outcome<void> dump(pid_t, int, std::uint64_t, AfterDump, SteadyTime) override {
     return tl::unexpected(why_);
   }
   Outcome<pid_t> restore(int, SteadyTime) override { return tl::unexpected(why_); }

@@ -39,6 +39,11 @@ Result<RequestBody> parse_request_body(Action action, std::string_view text) {
   const auto newline = text.rfind('\n');
   const std::string_view last = newline == std::string_view::npos ? text : text.substr(newline + 1);
   RequestBody body{0, std::string(last)};
+  for (std::string_view rest = text.substr(0, text.size() - last.size()); !rest.empty();) {
+    const std::string_view option = take_until(rest, '\n');
+    body.runs_on = body.runs_on || option == "runs_on";
+    body.keeps_job = body.keeps_job || option == "keep_job";
+  }
   if (action == Action::kCheckpoint) {
     if (newline == std::string_view::npos)
       return malformed("the request needs two lines: the process and the directory");

@@ -14,6 +14,11 @@
 //
 //   4711.checkpoint   "PID\nDIRECTORY\n"   save the tree of process PID into DIRECTORY/checkpoint
 //   4711.resume       "DIRECTORY\n"        start it again from there, in job 4711
+//
+// Lines before the directory may be options, which scriptorium-run writes. Others are ignored.
+//
+//   runs_on           the program is saved and runs on
+//   keep_job          the job is not ended when nothing is left to run: its script knows what to do
 namespace scriptorium::checkpoint {
 
 enum class Action : std::uint8_t { kCheckpoint, kResume };
@@ -32,6 +37,8 @@ std::optional<RequestName> parse_request_name(std::string_view file);
 struct RequestBody {
   pid_t pid = 0;  // of kCheckpoint
   std::string directory;
+  bool runs_on = false;
+  bool keeps_job = false;
 };
 // As the scripts' authors expect: the first line is the pid, the last one the directory, which is
 // absolute. kPermanent says what is wrong.

@@ -118,7 +118,6 @@ class Work {
   Engine& engine_;
   SteadyTime deadline_;
   std::optional<UserDirectory> directory_;
-  std::optional<UserDirectory> image_;
   UniqueFd root_;          // of the tree that is to be saved
   std::string node_only_;  // Manifest::node_only
   pid_t program_ = 0;
@@ -205,16 +204,19 @@ Outcome<Done> Work::checkpoint() {
   if (!image) return refuse("directory", image.error().message());
   Done done{.processes = tree->size()};
   const SteadyTime begin = steady_clock::now();
-  auto dumped = engine_.dump(request_.body.pid, image->fd(),
-                             static_cast<std::uint64_t>(config_.max_image_bytes), deadline_);
+  auto dumped = engine_.dump(
+      request_.body.pid, image->fd(), static_cast<std::uint64_t>(config_.max_image_bytes),
+      request_.body.runs_on ? AfterDump::kRunsOn : AfterDump::kEnds, deadline_);
   done.engine_ms = ms_since(begin);
   // A process that ended while another one got its number was not the one that was saved.
-  if (dumped && !wait_for_end(root_, kTermPatienceMs))
+  if (dumped && request_.body.runs_on && !is_running(root_))
+    dumped = refuse("process_gone", "the process ended while it was saved");
+  if (dumped && !request_.body.runs_on && !wait_for_end(root_, kTermPatienceMs))
     dumped = refuse("engine", "the process that was saved is not the one that was meant");
   if (dumped) dumped = keep(*image, done);
   if (dumped) return done;
   // An image that could not be finished is the only one of a program that has ended.
-  if (is_running(root_)) directory_->remove_tree(kNewImage);
+  if (request_.body.runs_on || is_running(root_)) directory_->remove_tree(kNewImage);
   return tl::unexpected(dumped.error());
 }
 
@@ -335,7 +337,6 @@ Outcome<Done> Work::resume() {
   }
   done.processes = *processes;
   program_ = *root;
-  image_ = *std::move(image);
   directory_->unlock();
   return done;
 }
@@ -354,8 +355,10 @@ void Work::wait_for_program() const {
     if (signal == outside) return;
   }
   const int code = signal == 0 ? WEXITSTATUS(status) : 128 + signal;
-  // What fails here costs one life more, which then ends the same way.
-  static_cast<void>(image_->put(kExitCode, std::to_string(code) + "\n"));
+  // What fails here costs one life more, which then ends the same way. The newest image may not be
+  // the one that was resumed.
+  if (const auto image = directory_->open_folder(kImage))
+    static_cast<void>(image->put(kExitCode, std::to_string(code) + "\n"));
 }
 
 void answer(const Request& request, const Outcome<Done>& outcome) {
@@ -406,7 +409,8 @@ void serve(const Request& request, const Config& config, const std::string& engi
   // A script that knows only checkpoint_ok would wait for its time limit.
   // Of two requests in one directory, the one that is at work may have ended the program to save
   // it.
-  if (!outcome && (resumes || (outcome.error().reason != "busy" && work.program_has_ended())))
+  if (!outcome && !request.body.keeps_job &&
+      (resumes || (outcome.error().reason != "busy" && work.program_has_ended())))
     end_job(known.owner);
   if (outcome && resumes) work.wait_for_program();
 }
@@ -422,7 +426,8 @@ void clean_up(const Request& request, const Report& report) {
   const Outcome<Done> outcome = refuse("interrupted", "the service's process for it was ended");
   answer(known, outcome);
   report(outcome);
-  if (request.action == Action::kResume || !is_running(open_process(request.body.pid)))
+  if (!request.body.keeps_job &&
+      (request.action == Action::kResume || !is_running(open_process(request.body.pid))))
     end_job(known.owner);
 }
 

@@ -37,6 +37,18 @@ TEST(RequestBodyTest, TakesTheFirstLineAsProcessAndTheLastAsDirectory) {
   EXPECT_EQ(parse_request_body(Action::kResume, "/home/alice/ck\n")->directory, "/home/alice/ck");
 }
 
+TEST(RequestBodyTest, HasOptionsBeforeTheDirectoryAndIgnoresOtherLines) {
+  const auto options = parse_request_body(Action::kCheckpoint, "1980\nx\nkeep_job\n/keep_job\n");
+  ASSERT_TRUE(options);
+  EXPECT_TRUE(options->keeps_job);
+  EXPECT_FALSE(options->runs_on);
+  EXPECT_TRUE(parse_request_body(Action::kCheckpoint, "1980\nruns_on\n/home\n")->runs_on);
+  EXPECT_EQ(options->directory, "/keep_job");
+  EXPECT_TRUE(parse_request_body(Action::kResume, "keep_job\n/home\n")->keeps_job);
+  EXPECT_FALSE(parse_request_body(Action::kResume, "/keep_job\n")->keeps_job);
+  EXPECT_FALSE(parse_request_body(Action::kCheckpoint, "1980\nkeep_jobs\n/home\n")->keeps_job);
+}
+
 TEST(RequestBodyTest, SaysWhatIsWrong) {
   const std::vector<std::pair<std::string, std::string>> table{
       {"", "two lines"},

@@ -27,12 +27,12 @@ while True:
 
 
 class Job:
-    def __init__(self, slurm, node, directory, *options):
+    def __init__(self, slurm, node, directory, *options, script=JOB_SCRIPT.read_text(), env=()):
         self.slurm, self.user, self.directory = slurm, node.alice, directory
         self.id = slurm.sbatch(
             "--mem=200", "--requeue", "--open-mode=append", "-D", str(directory),
-            "-o", str(directory / "job.out"), *options, script=JOB_SCRIPT.read_text(),
-            user=node.alice, env={"REQUESTS": str(node.spool)})
+            "-o", str(directory / "job.out"), *options, script=script,
+            user=node.alice, env={"REQUESTS": str(node.spool), **dict(env)})
 
     def field(self, name):
         shown = self.slurm.run("scontrol", "show", "job", self.id).stdout.split()

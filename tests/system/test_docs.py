@@ -37,6 +37,7 @@ NOT_RUN = {
                                      "same in a root of their own",
     ("docs/install.md", "cmake --preset release"): "CI itself: the release build and "
                                                    "its installation",
+    ("docs/long-jobs.md", "#!/bin/bash"): "test_run.py, in jobs of a real Slurm",
     ("docs/migrate.md", "TZ=UTC sacct "): "system_import, on a real Slurm with its accounting",
     ("docs/page.md", "apt-get install "): "it changes the machine; test_page_proxies.py has the "
                                           "same modules and files",

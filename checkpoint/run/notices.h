@@ -1,0 +1,32 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/run/job.h"
+
+// What the owner of a job should know at its start, before hours are spent.
+namespace scriptorium::checkpoint {
+
+// Pure: why a command cannot be saved, by its program's name: it is of MPI, or starts a container.
+// Such a command is refused.
+std::optional<std::string> why_not_saved(const std::string& program);
+
+// Pure: the exit code is in a list of slurm.conf, such as "1,90-99".
+bool has_exit_code(std::string_view list, int code);
+
+// Pure: why Slurm would not run the job again, or would not signal it. The texts are of `scontrol
+// show config`, `scontrol show job` and the job script; "" = unknown, of which nothing is said.
+std::vector<std::string> slurm_notices(std::string_view config, std::string_view job,
+                                       std::string_view script);
+
+// Asks Slurm, for at most a few seconds, and looks for the service on this node. `first`: the job's
+// first process. `directory`: the save directory, open.
+std::vector<std::string> notices(const BatchJob& job, std::optional<pid_t> first,
+                                 const std::string& requests, int directory);
+
+}  // namespace scriptorium::checkpoint

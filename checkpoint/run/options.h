@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/result.h"
+
+namespace scriptorium::checkpoint {
+
+// The command line of scriptorium-run.
+struct RunOptions {
+  std::string save_dir;            // "" = default_save_dir()
+  std::int64_t every_seconds = 0;  // 0 = only when the scheduler signals
+  bool keeps_images = false;
+  bool shows_help = false;
+  bool shows_version = false;
+  std::vector<std::string> command;
+};
+// Pure: the words after the program's name. kPermanent says what is wrong.
+Result<RunOptions> parse_run_options(const std::vector<std::string>& words);
+
+// Pure: "90s", "30m", "2h" or "1d" in seconds, at most a year; 0 = it is none of these.
+std::int64_t parse_period(std::string_view text);
+
+extern const char* const kRunHelp;
+
+}  // namespace scriptorium::checkpoint

@@ -1,0 +1,268 @@
+"""scriptorium-run in job scripts of a real Slurm of two nodes, with the real criu."""
+
+import contextlib
+import os
+import pathlib
+import re
+import signal
+import subprocess
+
+import checkpoint_lab
+import harness
+import pytest
+from checkpoint_lab import is_running
+from harness import wait_for
+# pylint: disable-next=unused-import
+from test_checkpoint_slurm import Job, node, slurm  # noqa: F401
+
+MISSING = checkpoint_lab.what_is_missing()
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)
+
+RUN = harness.BUILD / "scriptorium-run"
+COUNTER = """#!/bin/bash
+n=0
+while [ ! -e stop ]; do n=$((n + 1)); echo $n; sleep 0.05; done
+exit 7
+"""
+# No trap is in any of them.
+FORMS = {
+    "last": f"#!/bin/bash\necho begin >> begins\n{RUN} -- ./program\n",
+    "middle": f"""#!/bin/bash
+trap 'echo trapped >> ends' EXIT
+echo begin >> begins
+(sleep 0.1; exit 3) &
+background=$!
+(
+  {RUN} --engine=criu ./program
+  echo "after $?" >> ends
+)
+wait $background
+echo "waited $?" >> ends
+exit 5
+""",
+    "exec": f"#!/bin/bash\necho begin >> begins\nexec {RUN} ./program\n",
+}
+
+
+def command_of(pid):
+    return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def is_used(pid):
+    """A zombie keeps the number of its session in use."""
+    for path in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if int(path.name) == pid or os.getsid(int(path.name)) == pid:
+                return True
+    return False
+
+
+class RunJob(Job):
+    def __init__(self, slurm, node, directory, script, *options):
+        super().__init__(slurm, node, directory, *options, script=script,
+                         env={"SCRIPTORIUM_REQUESTS": str(node.spool)})
+        self.save_dir = directory / f"scriptorium-run.{self.id}"
+
+    def output(self):
+        return (self.save_dir / "output").read_text().split()
+
+    def said(self):
+        return (self.directory / "job.out").read_text()
+
+    def wait_output(self, more=3):
+        begun = len(self.output()) if (self.save_dir / "output").exists() else 0
+        wait_for(lambda: len(self.output()) >= begun + more,
+                 lambda: f"the program writes further lines: {self.said()}")
+
+    def wait_says(self, text):
+        wait_for(lambda: text in self.said(), lambda: f"it says {text!r}: {self.said()}")
+
+    def check_no_gap(self):
+        """Neither in the output of all lives, nor in what the lives wrote to their own."""
+        numbers = [str(n + 1) for n in range(len(self.output()))]
+        assert self.output() == numbers
+        assert re.findall(r"(?m)^\d+$", self.said()) == numbers, self.said()
+
+    def next_life(self, life, place):
+        self.wait_submitted_again(life)
+        self.check_no_gap()
+        self.start_on(place)
+        self.wait_state("RUNNING")
+        self.wait_output()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_counter_in_an_unchanged_script_goes_through_three_lives(slurm, node, form):  # noqa: F811
+    directory = node.directory(node.alice, program=COUNTER)
+    job = RunJob(slurm, node, directory, FORMS[form])
+    job.wait_output()
+    for life, place in enumerate([slurm.nodes[0], slurm.nodes[1]], start=1):
+        job.signal()
+        job.next_life(life, place)
+    assert not (directory / "ends").exists()
+    (directory / "stop").touch()
+    job.wait_state("FAILED")
+    job.check_no_gap()
+    assert (directory / "begins").read_text() == "begin\n" * 3
+    assert "Slurm will not run" not in job.said()
+    if form == "middle":
+        assert job.field("ExitCode") == "5:0"
+        assert (directory / "ends").read_text() == "after 7\nwaited 3\ntrapped\n"
+    else:
+        assert job.field("ExitCode") == "7:0"
+
+
+def test_a_command_that_cannot_be_saved_continues_and_the_reason_is_said(slurm, node):  # noqa: F811
+    program = with_a_lock(COUNTER)
+    directory = node.directory(node.alice, program=program)
+    job = RunJob(slurm, node, directory, FORMS["last"])
+    job.wait_output()
+    for _ in range(2):
+        job.signal()
+        job.wait_output()
+    job.wait_says("scriptorium-run: not saved: flock: ")
+    job.wait_output()
+    (directory / "stop").touch()
+    job.wait_state("FAILED")
+    assert job.field("ExitCode") == "7:0"
+    job.check_no_gap()
+
+
+def with_a_lock(program):
+    """The program, holding a lock."""
+    return program.replace("n=0\n", "exec 9> lock\nflock 9\nn=0\n")
+
+
+def test_images_are_deleted_after_success_and_a_cancelled_job_leaves_nothing(slurm, node):  # noqa: F811
+    directory = node.directory(node.alice, program=COUNTER.replace("exit 7", "exit 0"))
+    job = RunJob(slurm, node, directory, FORMS["last"])
+    job.wait_output()
+    job.signal()
+    job.next_life(1, slurm.nodes[0])
+    assert (job.save_dir / "checkpoint" / "manifest.json").exists()
+    (directory / "stop").touch()
+    job.wait_state("COMPLETED")
+    job.check_no_gap()
+    assert sorted(path.name for path in job.save_dir.iterdir()) == ["lock", "output", "state"]
+
+    (directory / "stop").unlink()
+    job = RunJob(slurm, node, directory, FORMS["middle"])
+    job.wait_output()
+    job.signal()
+    job.wait_submitted_again(1)
+    job.start_on(slurm.nodes[1])
+    job.wait_state("RUNNING")
+    job.wait_output()
+    tree = job.processes(slurm.nodes[1])
+    assert int((job.save_dir / "checkpoint" / "pidfile").read_text()) in tree
+    slurm.run("scancel", job.id, user=job.user)
+    job.wait_state("CANCELLED")
+    wait_for(lambda: not any(is_running(pid) for pid in tree), "the job's processes end")
+    # A shell runs its exit trap, and nothing else, when SIGTERM ends it.
+    ends = directory / "ends"
+    assert not ends.exists() or ends.read_text() == "trapped\n"
+
+
+def test_the_owner_is_told_at_the_start_that_no_next_life_would_come(slurm, node):  # noqa: F811
+    directory = node.directory(node.alice, program=COUNTER)
+    (directory / "stop").touch()
+    job = RunJob(slurm, node, directory, FORMS["last"], "--no-requeue",
+                 "--time=5")
+    job.wait_state("FAILED")
+    assert "submitted without --requeue" in job.said()
+    assert "asks for no signal" in job.said()
+    job = RunJob(slurm, node, directory,
+                 FORMS["last"].replace("\n", "\n#SBATCH --signal=B:USR2@60\n", 1), "--time=5")
+    job.wait_state("FAILED")
+    assert job.said().count("asks for no signal") == 1
+    job = RunJob(slurm, node, directory, f"#!/bin/bash\n{RUN} srun ./program\n")
+    job.wait_state("FAILED")
+    assert job.field("ExitCode") == "64:0"
+    assert "refused: srun starts processes" in job.said()
+
+
+def test_a_job_whose_save_directory_cannot_be_made_runs_all_the_same(slurm, node):  # noqa: F811
+    directory = node.directory(node.alice, program=COUNTER)
+    (directory / "stop").touch()
+    job = RunJob(slurm, node, directory, f"#!/bin/bash\n{RUN} --save-dir=/proc/x ./program\n")
+    job.wait_state("FAILED")
+    assert job.field("ExitCode") == "7:0"
+    assert "the command runs without being saved" in job.said()
+
+
+def test_the_image_before_is_used_if_the_newest_is_damaged(slurm, node):  # noqa: F811
+    directory = node.directory(node.alice, program=COUNTER)
+    job = RunJob(slurm, node, directory, FORMS["last"])
+    job.wait_output()
+    job.signal()
+    job.next_life(1, slurm.nodes[0])
+    job.signal()
+    job.wait_submitted_again(2)
+    saved = job.output()
+    with open(job.save_dir / "checkpoint" / "pages-1.img", "r+b") as pages:
+        pages.write(b"x")
+    job.start_on(slurm.nodes[0])
+    job.wait_says("the newest image cannot be resumed: image_damaged: ")
+    job.wait_says(" of the command's work is done again")
+    job.wait_says("bytes of the output were written after the save")
+    wait_for(lambda: len(job.output()) > len(saved), "the program is beyond where it was")
+    (directory / "stop").touch()
+    job.wait_state("FAILED")
+    assert job.field("ExitCode") == "7:0"
+    assert job.output() == [str(n + 1) for n in range(len(job.output()))]
+
+
+def test_a_job_whose_process_id_is_taken_is_run_again(slurm, node):  # noqa: F811
+    directory = node.directory(node.alice, program=COUNTER)
+    job = RunJob(slurm, node, directory, FORMS["middle"])
+    job.wait_output()
+    program, = (pid for pid in job.processes(job.field("NodeList"))
+                if os.getsid(pid) == pid and b"./program" in command_of(pid))
+    job.signal()
+    job.wait_submitted_again(1)
+    wait_for(lambda: not is_used(program), "its session is reaped, so that its number is free")
+    taker = checkpoint_lab.take_pid(program, lambda: subprocess.Popen(["sleep", "600"]))
+    try:
+        job.start_on(slurm.nodes[0])
+        job.wait_says("not resumed: pid_taken: ")
+        job.wait_submitted_again(2)
+    finally:
+        taker.send_signal(signal.SIGKILL)
+        taker.wait()
+    assert not (directory / "ends").exists()
+    job.next_life(2, slurm.nodes[1])
+    (directory / "stop").touch()
+    job.wait_state("FAILED")
+    assert job.field("ExitCode") == "5:0"
+    job.check_no_gap()
+
+
+def test_a_lost_node_costs_the_time_since_the_last_periodic_save(slurm, node):  # noqa: F811
+    directory = node.directory(node.alice, program=COUNTER)
+    script = FORMS["last"].replace("--", "--every=1s --")
+    job = RunJob(slurm, node, directory, script)
+    saves = job.save_dir / "checkpoint" / "output_bytes"
+
+    def wait_saved():
+        before = saves.read_text() if saves.exists() else ""
+        wait_for(lambda: saves.read_text() != before and saves.stat().st_size > 1,
+                 "a periodic save")
+        job.wait_output()
+    wait_saved()
+    wait_saved()
+    # As a lost node does: nobody asks the command to be saved.
+    slurm.run("scontrol", "requeue", job.id, user=job.user)
+    job.wait_submitted_again(1)
+    before = job.output()
+    job.start_on(slurm.nodes[1])
+    job.wait_state("RUNNING")
+    wait_for(lambda: len(job.output()) > len(before), "the program is beyond where it was")
+    assert "bytes of the output were written after the save" in job.said()
+    # In the life of a resumed command too; there the service knows its exit code.
+    for _ in range(3):
+        wait_saved()
+    (directory / "stop").touch()
+    job.wait_state("FAILED")
+    assert job.field("ExitCode") == "7:0", job.said()
+    assert job.output() == [str(n + 1) for n in range(len(job.output()))]
+    assert (directory / "begins").read_text() == "begin\n" * 2
