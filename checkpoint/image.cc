@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <nlohmann/json.hpp>
 
@@ -23,7 +24,8 @@ using Json = nlohmann::json;
 constexpr int kFormat = 1;
 // Its owner can write it, so this bounds the memory that reading it takes.
 constexpr std::uint64_t kMostManifest = 4U << 20;
-constexpr std::size_t kChunk = 1U << 20;
+constexpr std::size_t kChunk = 64U << 10;
+constexpr int kReadFlags = O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
 
 tl::unexpected<Refusal> damaged(std::string detail) {
   return tl::unexpected(Refusal{"image_damaged", std::move(detail)});
@@ -39,25 +41,26 @@ Outcome<std::vector<std::string>> image_names(int directory) {
 
 // `uid`: whose file it must be; absent: anybody's.
 Outcome<ImageFile> hash_file(int directory, const std::string& name, std::optional<uid_t> uid) {
-  const UniqueFd file(
-      ::openat(directory, name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+  const UniqueFd file(::openat(directory, name.c_str(), kReadFlags));
   if (!file) return damaged(system_error(name, errno).message());
   const auto stat = stat_fd(file.get());
   if (!stat || !stat->is_regular() || (uid && stat->owner != *uid))
     return damaged(name + " is not a file of the job's owner");
+  // A disk that writes them while they are hashed needs one commit for all of them, at the first
+  // fsync. syncfs() would also wait for what other users have written.
+  if (!uid) ::sync_file_range(file.get(), 0, 0, SYNC_FILE_RANGE_WRITE);
   Sha256 hash;
-  std::string chunk(kChunk, '\0');
+  std::array<char, kChunk>
+      chunk;  // NOLINT(cppcoreguidelines-pro-type-member-init): read() fills it
   std::uint64_t bytes = 0;
   while (true) {
     const ssize_t got = ::read(file.get(), chunk.data(), chunk.size());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return damaged(system_error("read " + name, errno).message());
     if (got == 0) break;
-    hash.update(std::string_view(chunk).substr(0, static_cast<std::size_t>(got)));
+    hash.update({chunk.data(), static_cast<std::size_t>(got)});
     bytes += static_cast<std::uint64_t>(got);
   }
-  if (!uid && ::fsync(file.get()) != 0)
-    return tl::unexpected(Refusal{"no_space", system_error("fsync " + name, errno).message()});
   return ImageFile{name, bytes, hash.finish_hex()};
 }
 
@@ -161,6 +164,11 @@ Outcome<std::vector<ImageFile>> hash_images(int directory) {
     if (!file) return tl::unexpected(file.error());
     files.push_back(*std::move(file));
   }
+  for (const std::string& name : *names) {
+    const UniqueFd file(::openat(directory, name.c_str(), kReadFlags));
+    if (!file || ::fsync(file.get()) != 0)
+      return tl::unexpected(Refusal{"no_space", system_error("fsync " + name, errno).message()});
+  }
   return files;
 }
 
@@ -168,8 +176,7 @@ Outcome<Manifest> check_image(int directory, std::uint32_t uid, ImageCheck check
   const auto folder = stat_fd(directory);
   if (!folder || folder->owner != uid || (folder->mode & 0077U) != 0)
     return damaged("the image's folder is not one that only the job's owner can enter");
-  const UniqueFd file(
-      ::openat(directory, kManifestFile, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+  const UniqueFd file(::openat(directory, kManifestFile, kReadFlags));
   const auto stat = stat_fd(file.get());
   if (!file || !stat || !stat->is_regular() || stat->owner != uid)
     return damaged("there is no manifest of the job's owner");

@@ -9,11 +9,13 @@
 
 #include <algorithm>
 #include <csignal>
+#include <ctime>
 #include <set>
 
 #include "checkpoint/folder.h"
 #include "core/base/ascii.h"
 #include "core/base/number.h"
+#include "core/base/time.h"
 
 namespace scriptorium::checkpoint {
 namespace {
@@ -120,6 +122,17 @@ std::vector<Process> tree_of(pid_t root, const std::vector<Process>& all) {
     }
   }
   return tree;
+}
+
+std::int64_t start_time_ns(const Process& process) {
+  const auto now_ns = [](clockid_t clock) {
+    timespec now{};
+    ::clock_gettime(clock, &now);
+    return now.tv_sec * kSecond + now.tv_nsec;
+  };
+  const std::int64_t tick = kSecond / ::sysconf(_SC_CLK_TCK);
+  return now_ns(CLOCK_REALTIME) - now_ns(CLOCK_BOOTTIME) +
+         static_cast<std::int64_t>(process.start) * tick;
 }
 
 bool belongs_to(const Process& process, uid_t uid) {

@@ -37,6 +37,7 @@ std::string read_group_text(pid_t pid);  // /proc/PID/cgroup; "" if the process 
 // Pure: the process and all that descend from it, itself first; none if it is not in the list.
 std::vector<Process> tree_of(pid_t root, const std::vector<Process>& all);
 
+std::int64_t start_time_ns(const Process& process);  // since 1970
 bool belongs_to(const Process& process, uid_t uid);  // all of its user ids
 bool is_in_job(const Process& process, const JobOwner& owner);
 // It is not there any more, or has another one's number; or it ends within a second. A process that

@@ -34,6 +34,8 @@ constexpr int kPatienceFactor = 2;
 constexpr seconds kPatience{60};
 constexpr milliseconds kRetryPace{1000};
 
+constexpr const char* kWithdrawn = "withdrawn";
+
 const char* word_of(Action action) { return action == Action::kResume ? "resume" : "checkpoint"; }
 
 // "ok\tBYTES\tPROCESSES\tENGINE_MS\tHASH_MS\n" or "REASON\tDETAIL\n"
@@ -95,7 +97,8 @@ void Service::accept(const SpoolRequest& taken) {
   const auto unneeded = queue_.add({.kept = taken.kept,
                                     .action = taken.name.action,
                                     .owner = {taken.name.job, taken.stat.owner, {}},
-                                    .body = *std::move(body)},
+                                    .body = *std::move(body),
+                                    .written_ns = taken.stat.mtime_ns},
                                    requests(true));
   if (unneeded) spool_.remove(unneeded->kept);
 }
@@ -135,7 +138,7 @@ bool Service::start(const Request& request, bool cleans_up, SteadyTime now) {
     };
     try {
       if (!is_ours) {
-        write_report(tl::unexpected(Refusal{"withdrawn", "it was removed before its turn"}));
+        write_report(tl::unexpected(Refusal{kWithdrawn, {}}));
       } else if (cleans_up) {
         clean_up(request, write_report);
       } else {
@@ -173,6 +176,9 @@ void Service::read_report(Worker& worker) {
       for (const char* name : {"bytes", "processes", "engine_ms", "hash_ms"})
         fields.emplace_back(name, take_until(rest, '\t'));
       log_.info("CHECKPOINT_DONE", "a request was served", fields);
+    } else if (reason == kWithdrawn) {
+      log_.info("CHECKPOINT_WITHDRAWN", "a request was removed from the spool before its turn",
+                fields);
     } else {
       fields.emplace_back("reason", printable(reason, 40));
       fields.emplace_back("detail", printable(rest, 500));

@@ -44,6 +44,8 @@ constexpr const char* kResumedBy = "resumed_by";
 constexpr seconds kPidPatience{10};
 constexpr milliseconds kPidPace{200};
 constexpr int kTermPatienceMs = 5000;
+// Between a file's time and a process's, both of which are coarse.
+constexpr std::int64_t kClockError = kSecond;
 constexpr std::uint64_t kRoomMargin = 64U << 20;
 
 tl::unexpected<Refusal> refuse(std::string reason, std::string detail) {
@@ -72,10 +74,21 @@ std::string line_in(const UserDirectory& folder, const char* name) {
   return text ? std::string(trim(*text, " \n")) : std::string{};
 }
 
+// A process outside the job has the program's number by now: another user's that is younger than
+// the job, or the owner's that is younger than the request. Any other one was named by mistake.
+bool number_was_reused(const Request& request) {
+  const auto holder = read_process(request.body.pid);
+  if (!holder || is_in_job(*holder, request.owner)) return false;
+  if (belongs_to(*holder, request.owner.uid)) return start_time_ns(*holder) > request.written_ns;
+  const auto first = first_process(request.owner);
+  return first && holder->start > first->start;
+}
+
 // As the owner.
-void end_job(const JobOwner& owner) {
-  const auto first = first_process(owner);
-  if (!first) return;
+void end_job(const Request& request) {
+  const auto first = first_process(request.owner);
+  // Slurm gives each life of a job the same id; the request was the life's before.
+  if (!first || start_time_ns(*first) > request.written_ns + kClockError) return;
   const UniqueFd process = open_process(first->pid);
   const auto again = read_process(first->pid);
   if (!process || !again || again->start != first->start) return;
@@ -101,7 +114,7 @@ class Work {
   // After a resume that succeeded.
   void wait_for_program() const;
   // After a checkpoint that was refused: nothing is left that the job could wait for.
-  bool program_has_ended() const { return !is_running(root_); }
+  bool program_has_ended() const { return !is_running(root_) || number_was_reused(request_); }
 
  private:
   Outcome<void> open_directory();
@@ -411,7 +424,7 @@ void serve(const Request& request, const Config& config, const std::string& engi
   // it.
   if (!outcome && !request.body.keeps_job &&
       (resumes || (outcome.error().reason != "busy" && work.program_has_ended())))
-    end_job(known.owner);
+    end_job(known);
   if (outcome && resumes) work.wait_for_program();
 }
 
@@ -427,8 +440,9 @@ void clean_up(const Request& request, const Report& report) {
   answer(known, outcome);
   report(outcome);
   if (!request.body.keeps_job &&
-      (request.action == Action::kResume || !is_running(open_process(request.body.pid))))
-    end_job(known.owner);
+      (request.action == Action::kResume || !is_running(open_process(request.body.pid)) ||
+       number_was_reused(known)))
+    end_job(known);
 }
 
 }  // namespace scriptorium::checkpoint

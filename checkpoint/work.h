@@ -17,6 +17,7 @@ struct Request {
   Action action = Action::kCheckpoint;
   JobOwner owner;
   RequestBody body;
+  std::int64_t written_ns = 0;  // since 1970
 };
 
 // What was done, for the log.

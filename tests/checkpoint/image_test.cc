@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -50,6 +51,17 @@ TEST_F(ImageTest, ManifestIsReadAsItWasWritten) {
   EXPECT_EQ(read->files[0].sha256,
             "7692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed");  // of "one"
   EXPECT_EQ(refused(), "");
+}
+
+TEST_F(ImageTest, HashesManySmallImagesWithoutALargeBufferForEach) {
+  constexpr int kImages = 200;
+  for (int i = 0; i < kImages; ++i) folder_.write("image/x" + std::to_string(i) + ".img", "small");
+  struct rusage before{};
+  struct rusage after{};
+  ::getrusage(RUSAGE_SELF, &before);
+  EXPECT_EQ(hash_images(directory_.get())->size(), kImages + 2U);
+  ::getrusage(RUSAGE_SELF, &after);
+  EXPECT_LT(after.ru_minflt - before.ru_minflt, 20 * kImages) << "pages of memory";
 }
 
 TEST_F(ImageTest, RefusesAManifestThatItCannotRead) {

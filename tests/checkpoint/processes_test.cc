@@ -7,7 +7,10 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdlib>
 #include <string>
+
+#include "core/base/time.h"
 
 namespace scriptorium::checkpoint {
 namespace {
@@ -99,6 +102,21 @@ TEST(ProcessTest, OneThatIsJustEndingHasEndedAndOneThatRunsHasNot) {
   EXPECT_TRUE(process && has_ended(*process));  // before it can have come so far
   ::close(ends[0]);
   EXPECT_EQ(::waitpid(child, nullptr, 0), child);
+}
+
+TEST(ProcessTest, StartTimeIsOfTheSystemsClock) {
+  const std::int64_t before = system_clock().now().nanoseconds;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  const std::int64_t started = start_time_ns(*read_process(child));
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  // Clock ticks are coarse.
+  EXPECT_GT(started, before - kSecond / 10);
+  EXPECT_LT(started, system_clock().now().nanoseconds + kSecond / 10);
 }
 
 }  // namespace

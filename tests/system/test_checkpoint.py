@@ -13,7 +13,7 @@ import checkpoint_lab
 import harness
 import pytest
 from checkpoint_lab import (DAEMON, LAYOUTS, failure, is_running, lines, processes_in, program_of,
-                            wait_lines)
+                            wait_knows_program, wait_lines)
 from harness import wait_for
 
 MISSING = checkpoint_lab.what_is_missing()
@@ -331,6 +331,26 @@ def test_requests_that_wait_are_served_by_the_next_start_each_once(node, how):
     assert node.requests() == []
 
 
+def test_a_request_that_was_removed_before_its_turn_is_noted_so(node):
+    node.start(dumps_at_a_time=1)
+    jobs = []
+    for name in ("first", "second"):
+        directory = node.directory(node.alice, name)
+        node.orders(node.alice, directory, dump_seconds=2)
+        jobs.append(node.job(node.alice, directory))
+        wait_lines(directory)
+        jobs[-1].signal()
+        if name == "first":
+            wait_for((directory / "checkpoint.tmp").exists, "the first dump begins")
+    wait_for(lambda: len(list(node.spool.glob(".accepted/*"))) == 1, "the second request waits")
+    waiting, = node.spool.glob(".accepted/*")
+    waiting.unlink()
+    assert jobs[0].wait() == 99
+    wait_for(lambda: "CHECKPOINT_WITHDRAWN" in node.log(), "it is noted")
+    assert "its directory says why" not in node.log()
+    assert jobs[1].process.poll() is None
+
+
 def test_a_request_that_cannot_be_kept_is_served(node):
     node.start()
     (node.spool / ".accepted").rmdir()
@@ -561,8 +581,50 @@ def test_a_process_id_that_another_program_has_by_now_is_not_saved(node):
     begun = time.monotonic()
     assert failure(directory).startswith(f"not_in_job: process {program} is not in the control")
     assert time.monotonic() - begun < 10 * harness.PATIENCE
+    assert job.wait() == -signal.SIGTERM, "nothing is left that it could wait for"
     assert other.poll() is None
     assert not (directory / "checkpoint").exists()
+
+
+def test_a_job_ends_whose_programs_process_id_another_user_had_before_the_request(node):
+    node.start()
+    directory = node.directory(node.alice)
+    job = node.job(node.alice, directory)
+    wait_lines(directory)
+    program = program_of(job)
+    wait_knows_program(job)
+    job.process.send_signal(signal.SIGSTOP)
+    os.kill(program, signal.SIGKILL)
+    other = checkpoint_lab.take_pid(program, lambda: subprocess.Popen(
+        ["sleep", "600"], preexec_fn=harness.become_user(node.mallory)))
+    try:
+        for each in (signal.SIGUSR2, signal.SIGCONT):
+            job.process.send_signal(each)
+        assert failure(directory) == "not_in_job: the process is another user's\n"
+        assert job.wait() == -signal.SIGTERM
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
+
+
+def test_a_request_of_the_jobs_life_before_does_not_end_this_one(node):
+    node.start()
+    directory = node.directory(node.alice)
+    job = node.job(node.alice, directory)
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    path = directory / "late"
+    path.write_text(request_text(ended.pid, directory))
+    before = time.time() - 60
+    os.utime(path, (before, before))
+    node.give(node.alice, path)
+    path.rename(node.spool / f"{job.id}.checkpoint")
+    assert failure(directory) == f"process_gone: there is no process {ended.pid}\n"
+    node.request(node.alice, "1.resume", "relative\n")
+    wait_for(lambda: "1.resume" in node.log() and not node.workers(), "the service is idle")
+    wait_lines(directory)
+    assert job.process.poll() is None
 
 
 def test_the_unit_has_the_right_to_read_requests_that_only_their_owner_can_read(node):
