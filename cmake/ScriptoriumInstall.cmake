@@ -77,6 +77,8 @@ function(scriptorium_install_rest)
   install(FILES packaging/checkpoint.toml DESTINATION ${share}/config COMPONENT scriptorium-checkpoint)
   install(FILES packaging/man/scriptorium-checkpointd.8 DESTINATION ${CMAKE_INSTALL_MANDIR}/man8
           COMPONENT scriptorium-checkpoint)
+  install(FILES checkpoint/app/scriptorium_app.h checkpoint/app/scriptorium_app.py
+          DESTINATION ${share}/checkpoint COMPONENT scriptorium-checkpoint)
   install(FILES packaging/man/scriptorium-run.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1
           COMPONENT scriptorium-checkpoint)
   install(FILES docs/checkpoint.md docs/long-jobs.md DESTINATION ${doc}/scriptorium-checkpoint COMPONENT scriptorium-checkpoint)

@@ -154,7 +154,7 @@ std::vector<std::string> notices(const BatchJob& job, std::optional<pid_t> first
     said = slurm_notices(slurm.show({"config"}), slurm.show({"-o", "job", job.id}),
                          first && !asks ? script_of(*first) : std::string{});
   }
-  if (::access(requests.c_str(), W_OK) != 0 || !may_run_here()) {
+  if (!requests.empty() && (::access(requests.c_str(), W_OK) != 0 || !may_run_here())) {
     said.push_back("scriptorium-checkpointd does not run on this node (" + printable(requests) +
                    "): the command cannot be saved here");
   }

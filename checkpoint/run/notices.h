@@ -25,7 +25,8 @@ std::vector<std::string> slurm_notices(std::string_view config, std::string_view
                                        std::string_view script);
 
 // Asks Slurm, for at most a few seconds, and looks for the service on this node. `first`: the job's
-// first process. `directory`: the save directory, open.
+// first process. `requests`: the service's spool; "" = it is not needed. `directory`: the save
+// directory, open.
 std::vector<std::string> notices(const BatchJob& job, std::optional<pid_t> first,
                                  const std::string& requests, int directory);
 

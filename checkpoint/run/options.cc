@@ -22,7 +22,8 @@ const char* const kRunHelp =
     "  --save-dir DIR        for images and output; default: scriptorium-run.JOB in the working\n"
     "                        directory. Two jobs cannot use one at the same time\n"
     "  --every TIME          save it at this interval too, such as 30m or 2h, while it continues\n"
-    "  --engine auto|criu    what saves the command; auto: criu, by scriptorium-checkpointd\n"
+    "  --engine auto|criu|app  what saves the command; auto: criu, by scriptorium-checkpointd;\n"
+    "                        app: the command itself\n"
     "  --keep-after-success  keep the images when the command has ended with exit code 0\n"
     "  --help, --version\n";
 
@@ -59,8 +60,9 @@ Result<RunOptions> parse_run_options(const std::vector<std::string>& words) {
       options.save_dir = *value;
       if (value->empty()) return usage_error("--save-dir needs a directory");
     } else if (name == "--engine") {
-      if (*value != "auto" && *value != "criu")
-        return usage_error("--engine is auto or criu, not \"" + printable(*value) + "\"");
+      options.engine = *value == "app" ? RunEngine::kApp : RunEngine::kCriu;
+      if (*value != "auto" && *value != "criu" && *value != "app")
+        return usage_error("--engine is auto, criu or app, not \"" + printable(*value) + "\"");
     } else if (name == "--every") {
       options.every_seconds = parse_period(*value);
       if (options.every_seconds == 0)

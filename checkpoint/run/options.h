@@ -9,8 +9,12 @@
 
 namespace scriptorium::checkpoint {
 
+// What saves the command: criu, by scriptorium-checkpointd, or the command itself.
+enum class RunEngine : std::uint8_t { kCriu, kApp };
+
 // The command line of scriptorium-run.
 struct RunOptions {
+  RunEngine engine = RunEngine::kCriu;
   std::string save_dir;            // "" = default_save_dir()
   std::int64_t every_seconds = 0;  // 0 = only when the scheduler signals
   bool keeps_images = false;

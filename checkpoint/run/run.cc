@@ -49,10 +49,15 @@ constexpr seconds kShortestLifeOfOar{61};
 constexpr seconds kLockPatience{30};
 constexpr seconds kServicePatience{60};
 constexpr seconds kExitCodePatience{5};
+constexpr seconds kTermPatience{10};
 constexpr int kPaceMs = 500;
 constexpr int kWaitingPaceMs = 50;
 // Of the output, when the image was made.
 constexpr const char* kOutputBytes = "checkpoint/output_bytes";
+// Of programs that save themselves; checkpoint/app has their side.
+constexpr const char* kAppFolder = "app";
+constexpr const char* kAppSaveNow = "save_now";
+constexpr const char* kAppSaved = "saved";
 constexpr const char* kManifest = "checkpoint/manifest.json";
 constexpr const char* kSpool = "/var/lib/checkpoints";
 
@@ -125,6 +130,7 @@ class Life {
   void begin_in_job();
   bool block_signals();
   bool open_output();
+  bool open_app_folder();
   Result<void> start();
   Result<void> request_resume();
   enum class Save : std::uint8_t { kForNextLife, kPeriodic };
@@ -137,6 +143,7 @@ class Life {
   std::optional<int> step_resuming();
   std::optional<int> step_running();
   std::optional<int> step_saving();
+  std::optional<int> step_app_saving();
   std::optional<int> exit_code_of_resumed();
   int command_ended(int code);
   int try_elsewhere(const std::string& why);
@@ -150,6 +157,7 @@ class Life {
   const BatchJob& job_;
   SaveDir dir_;
   RunState state_;
+  std::optional<UserDirectory> app_;  // of a command that saves itself
   Shells shells_;
   UniqueFd signals_;
   sigset_t former_mask_{};
@@ -173,14 +181,20 @@ class Life {
 };
 
 int Life::run() {
-  if (!open_output() || !block_signals()) {
+  const bool is_app = options_.engine == RunEngine::kApp;
+  if (!open_output() || (is_app && !open_app_folder()) || !block_signals()) {
     say("the command runs without being saved");
     return become_command(options_.command);
   }
   begin_in_job();
-  if (!dir_.has_image()) dir_.use_older_image();  // the service was killed while it renamed
-  const bool resumes = dir_.has_image() && !dir_.directory.has("checkpoint/exit_code");
-  if (!resumes) dir_.remove_images();
+  if (!is_app && !dir_.has_image())
+    dir_.use_older_image();  // the service was killed while it renamed
+  const bool resumes = !is_app && dir_.has_image() && !dir_.directory.has("checkpoint/exit_code");
+  if (!resumes && !is_app) dir_.remove_images();
+  if (!resumes && !is_app && std::getenv("SLURM_RESTART_COUNT") != nullptr) {
+    say("no image of an earlier life is in " + shown(dir_.path) +
+        ": the command starts from its beginning");
+  }
   put_state();
   if (options_.every_seconds > 0)
     next_save_ = steady_clock::now() + seconds(options_.every_seconds);
@@ -195,7 +209,7 @@ int Life::run() {
     switch (phase_) {
       case Phase::kResuming: code = step_resuming(); break;
       case Phase::kRunning: code = step_running(); break;
-      case Phase::kSaving: code = step_saving(); break;
+      case Phase::kSaving: code = is_app ? step_app_saving() : step_saving(); break;
     }
     if (code) return *code;
     wait_for_something();
@@ -229,13 +243,24 @@ bool Life::open_output() {
   return true;
 }
 
+bool Life::open_app_folder() {
+  ::mkdirat(dir_.directory.fd(), kAppFolder, 0700);
+  auto folder = dir_.directory.open_folder(kAppFolder);
+  if (!folder) {
+    say(folder.error().message());
+    return false;
+  }
+  app_ = *std::move(folder);
+  return true;
+}
+
 void Life::begin_in_job() {
   const auto self = read_process(::getpid());
   const auto above =
       self ? shells_above(*self, job_.scheduler, read_process, process_name) : std::vector<pid_t>{};
   const auto first = above.empty() ? std::nullopt : std::optional(above.back());
-  for (const std::string& text : notices(job_, first, requests_folder(), dir_.directory.fd()))
-    say(text);
+  const std::string requests = options_.engine == RunEngine::kApp ? "" : requests_folder();
+  for (const std::string& text : notices(job_, first, requests, dir_.directory.fd())) say(text);
   auto held = Shells::hold(above);
   if (held) {
     shells_ = *std::move(held);
@@ -248,6 +273,8 @@ void Life::begin_in_job() {
 
 Result<void> Life::start() {
   const std::string path = dir_.path + "/" + kOutputFile;
+  const bool app_resumes = app_ && app_->has(kAppSaved);
+  if (app_) app_->remove(kAppSaveNow);  // of a life that ended before it was done
   const pid_t child = ::fork();
   if (child < 0) return system_error("fork", errno);
   if (child == 0) {
@@ -255,6 +282,10 @@ Result<void> Life::start() {
     const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
     const int out = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
     ::setsid();
+    if (app_) {
+      ::setenv("SCRIPTORIUM_SAVE_DIR", (dir_.path + "/" + kAppFolder).c_str(), 1);
+      if (app_resumes) ::setenv("SCRIPTORIUM_RESUMES", "1", 1);
+    }
     ::signal(SIGPIPE, SIG_DFL);
     ::sigprocmask(SIG_SETMASK, &former_mask_, nullptr);
     if (null < 0 || out < 0 || ::dup2(null, 0) < 0 || ::dup2(out, 1) < 0 || ::dup2(out, 2) < 0)
@@ -291,6 +322,12 @@ void Life::request_save(Save save) {
     next_save_ = steady_clock::now() + seconds(options_.every_seconds);
   copy_output();
   output_at_request_ = copied_;
+  if (app_) {
+    const auto asked = app_->put(kAppSaveNow, {});
+    if (asked) phase_ = Phase::kSaving;
+    if (!asked) say("not saved: " + asked.error().message() + ". The command continues");
+    return;
+  }
   dir_.directory.remove("checkpoint_ok");
   dir_.directory.remove_tree("checkpoint_failed");
   auto written = RequestFile::write(
@@ -354,8 +391,7 @@ void Life::copy_output() {
 std::optional<int> Life::step_resuming() {
   if (const std::string failure = dir_.read("checkpoint_failed"); !failure.empty()) {
     const std::string_view reason = std::string_view(failure).substr(0, failure.find(':'));
-    if (reason == "pid_taken" || reason == "busy" || reason == "interrupted")
-      return try_elsewhere(shown(failure));
+    if (!is_fault_of_image(reason, state_.tries)) return try_elsewhere(shown(failure));
     say("the newest image cannot be resumed: " + shown(failure));
     const std::string newest = dir_.read(kManifest);
     if (dir_.use_older_image()) {
@@ -377,7 +413,7 @@ std::optional<int> Life::step_resuming() {
     put_state();
     return std::nullopt;
   }
-  if (passed_on_ != 0 && request_.withdraw()) return 128 + passed_on_;
+  if (passed_on_ != 0 && passed_on_ != SIGUSR1 && request_.withdraw()) return 128 + passed_on_;
   if (request_.is_late() && request_.withdraw())
     return try_elsewhere("scriptorium-checkpointd does not run on this node");
   return std::nullopt;
@@ -428,9 +464,13 @@ std::optional<int> Life::step_saving() {
     said_failure_ = failure;
     return std::nullopt;
   }
+  if (is_periodic && wants_save_ && request_.withdraw()) {
+    phase_ = Phase::kRunning;
+    return std::nullopt;
+  }
   if (has_program_ended()) {
     // It ended before it was saved: by itself, or killed while the service does not run. A periodic
-    // save ends soon, and then there is no image that nobody deletes.
+    // save ends soon, and its image is deleted after success.
     if (ended_ == SteadyTime{}) ended_ = steady_clock::now();
     const bool by_itself =
         is_child_ ? status_ && WIFEXITED(*status_) : dir_.directory.has("checkpoint/exit_code");
@@ -441,6 +481,28 @@ std::optional<int> Life::step_saving() {
   if (request_.is_late() && !said_late_) {
     said_late_ = true;
     say("scriptorium-checkpointd does not answer; the command continues meanwhile");
+  }
+  return std::nullopt;
+}
+
+std::optional<int> Life::step_app_saving() {
+  if (app_->has(kAppSaveNow)) {
+    // One that did not save itself has ended for good. While a periodic save is not done, the
+    // scheduler's signal makes it the last one.
+    if (has_program_ended()) phase_ = Phase::kRunning;
+    if (wants_save_) save_ = Save::kForNextLife;
+    return std::nullopt;
+  }
+  if (save_ == Save::kPeriodic) {
+    phase_ = Phase::kRunning;
+    return std::nullopt;
+  }
+  if (has_program_ended()) return leave();
+  if (ended_ == SteadyTime{}) {
+    ended_ = steady_clock::now();
+    ::kill(-pid_, SIGTERM);
+  } else if (steady_clock::now() - ended_ > kTermPatience) {
+    ::kill(-pid_, SIGKILL);
   }
   return std::nullopt;
 }
@@ -460,6 +522,8 @@ int Life::command_ended(int code) {
   if (code == 0) {
     state_.has_succeeded = true;
     put_state();
+    if (app_) app_->remove(kAppSaveNow);
+    if (app_) app_->remove(kAppSaved);
     if (!options_.keeps_images) dir_.remove_images();
   }
   return code;
@@ -522,8 +586,9 @@ int become_command(const std::vector<std::string>& command) {
 }
 
 int run_life(const RunOptions& options, const BatchJob& job) {
-  if (const auto why = why_not_saved(options.command.front())) {
-    say("refused: " + *why);
+  const auto why = why_not_saved(options.command.front());
+  if (why && options.engine != RunEngine::kApp) {
+    say("refused: " + *why + ", or with --engine app if it saves itself");
     return kExitUsage;
   }
   const bool is_default = options.save_dir.empty();

@@ -40,6 +40,12 @@ std::string run_state_text(const RunState& state) {
          std::to_string(state.tries) + "\n" + (state.has_succeeded ? "succeeded\n" : "");
 }
 
+bool is_fault_of_image(std::string_view reason, int tries) {
+  if (reason == "engine" || reason == "file_missing") return tries > 0;
+  return reason == "image_damaged" || reason == "file_changed" || reason == "no_image" ||
+         reason == "ended";
+}
+
 Result<SaveDir> SaveDir::open(const std::string& path) {
   std::error_code error;
   const std::filesystem::path absolute = std::filesystem::absolute(path, error).lexically_normal();

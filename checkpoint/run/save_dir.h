@@ -23,6 +23,11 @@ struct RunState {
 RunState parse_run_state(std::string_view text);
 std::string run_state_text(const RunState& state);
 
+// Pure: a resume that was refused for this reason would be refused on other nodes as well, so that
+// the image before is tried. `tries`: lives in which it was refused before. Some reasons can lie in
+// the node or in the image; for these another node is tried first.
+bool is_fault_of_image(std::string_view reason, int tries);
+
 // The directory, made if it is missing, with a lock that lasts until this process ends: two lives
 // never work in one at the same time, as far as its file system has locks.
 // kTransient: another process has the lock. kPermanent: it cannot be made or written.

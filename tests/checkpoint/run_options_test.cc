@@ -50,7 +50,7 @@ TEST(RunOptionsTest, SaysWhatIsWrong) {
       {{"--save-dir"}, "--save-dir needs a value"},
       {{"--save-dir=", "a"}, "--save-dir needs a directory"},
       {{"--keep-after-success=1", "a"}, "--keep-after-success takes no value"},
-      {{"--engine", "dmtcp", "a"}, "--engine is auto or criu, not \"dmtcp\""},
+      {{"--engine", "dmtcp", "a"}, "--engine is auto, criu or app, not \"dmtcp\""},
       {{"--every", "5", "a"}, "--every is a time such as 30m or 2h, not \"5\""},
       {{"-n", "a"}, "unknown option \"-n\""}};
   for (const auto& [words, problem] : table) {

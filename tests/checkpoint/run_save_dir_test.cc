@@ -32,6 +32,17 @@ TEST_F(SaveDirTest, AStateIsReadAsItWasWritten) {
   EXPECT_EQ(run_state_text(parse_run_state("")), "chain \ncommand \ntries 0\n");
 }
 
+TEST(FaultOfImageTest, AnotherNodeIsTriedFirstWhereItMayHelp) {
+  for (const char* reason : {"image_damaged", "file_changed", "no_image"})
+    EXPECT_TRUE(is_fault_of_image(reason, 0)) << reason;
+  for (const char* reason : {"pid_taken", "other_node", "other_cpu", "not_in_job", "timeout", ""})
+    EXPECT_FALSE(is_fault_of_image(reason, 4)) << reason;
+  for (const char* reason : {"engine", "file_missing"}) {
+    EXPECT_FALSE(is_fault_of_image(reason, 0)) << reason;
+    EXPECT_TRUE(is_fault_of_image(reason, 1)) << reason;
+  }
+}
+
 TEST_F(SaveDirTest, IsOnePlaceForOneProcess) {
   auto first = SaveDir::open(folder_.path_to("a/save"));
   ASSERT_TRUE(first) << first.error().message();

@@ -108,7 +108,7 @@ def test_an_image_with_a_doctored_user_makes_no_process_of_root(node):
     job = resume(node, directory)
     assert failure(directory).startswith("engine: ")
     assert job.wait() == -signal.SIGTERM
-    assert processes_in(job.group) == []
+    wait_for(lambda: processes_in(job.group) == [], "nothing is left in the job")
 
 
 def python_program(setup):

@@ -6,6 +6,7 @@ import pathlib
 import re
 import signal
 import subprocess
+import time
 
 import checkpoint_lab
 import harness
@@ -250,7 +251,7 @@ def test_a_lost_node_costs_the_time_since_the_last_periodic_save(slurm, node):  
         job.wait_output()
     wait_saved()
     wait_saved()
-    # As a lost node does: nobody asks the command to be saved.
+    # As after a lost node: the command is not asked to save before.
     slurm.run("scontrol", "requeue", job.id, user=job.user)
     job.wait_submitted_again(1)
     before = job.output()
@@ -266,3 +267,123 @@ def test_a_lost_node_costs_the_time_since_the_last_periodic_save(slurm, node):  
     assert job.field("ExitCode") == "7:0", job.said()
     assert job.output() == [str(n + 1) for n in range(len(job.output()))]
     assert (directory / "begins").read_text() == "begin\n" * 2
+
+
+def test_a_job_that_is_longer_than_its_time_limit_is_saved_before_it(slurm, node):  # noqa: F811
+    directory = node.directory(node.alice, program=COUNTER)
+    # Slurm signals up to 30 s early.
+    job = RunJob(slurm, node, directory, FORMS["last"], "--time=2", "--signal=B:USR2@60")
+    job.next_life(1, slurm.nodes[0])
+    (directory / "stop").touch()
+    job.wait_state("FAILED")
+    assert job.field("ExitCode") == "7:0"
+    job.check_no_gap()
+
+
+def test_where_ptrace_is_refused_the_command_runs_and_the_owner_is_told(slurm, node):  # noqa: F811
+    directory = node.directory(node.alice, program=COUNTER)
+    script = f"""#!/bin/bash
+{RUN} --save-dir=other sh -c 'echo begun; while [ ! -e stop ]; do sleep 0.02; done' &
+while [ ! -s other/output ]; do sleep 0.02; done  # it is the tracer of this shell
+{RUN} ./program
+"""
+    job = RunJob(slurm, node, directory, script)
+    job.wait_says("so the command cannot be saved (ptrace: operation not permitted). Make it the "
+                  "last line of the job script: exec scriptorium-run")
+    job.wait_output()
+    (directory / "stop").touch()
+    job.wait_state("FAILED")
+    assert job.field("ExitCode") == "7:0"
+
+
+APP = f"""#!/usr/bin/python3 -I
+import os, sys, time
+sys.path.insert(0, {str(harness.ROOT / "checkpoint" / "app")!r})
+import scriptorium_app as app
+n = int(open(app.directory() + "/n").read()) if app.resumes() else 0
+while not os.path.exists("stop"):
+    n += 1
+    print(n, flush=True)
+    if app.save_now():
+        with open(app.directory() + "/n", "w") as file:
+            file.write(str(n))
+        app.saved()
+        if "exits" in sys.argv:
+            sys.exit(0)
+        while "waits" in sys.argv:
+            time.sleep(1)
+    time.sleep(0.05)
+sys.exit(7)
+"""
+
+
+@pytest.mark.parametrize("end", ["exits", "waits"])
+def test_a_program_that_saves_itself_needs_no_service(slurm, node, end):  # noqa: F811
+    node.stop()
+    directory = node.directory(node.alice, program=APP)
+    script = FORMS["middle"].replace("--engine=criu ./program", f"--engine=app ./program {end}")
+    job = RunJob(slurm, node, directory, script)
+    job.wait_output()
+    job.signal()
+    job.next_life(1, slurm.nodes[1])
+    (directory / "stop").touch()
+    job.wait_state("FAILED")
+    assert job.field("ExitCode") == "5:0"
+    assert (directory / "ends").read_text() == "after 7\nwaited 3\ntrapped\n"
+    job.check_no_gap()
+
+
+def test_a_job_of_oar_finds_its_save_directory_although_its_id_changes(work, criu):
+    """With the control groups, the variables and the signal of OAR, which would not submit a job
+    again that ends before it is 61 s old."""
+    node = checkpoint_lab.Node(work, criu).start()  # pylint: disable=redefined-outer-name
+    try:
+        directory = node.directory(node.alice, program=COUNTER)
+        script = directory / "job.sh"
+        script.write_text(FORMS["middle"])
+        begin = ("export OAR_JOB_ID=$SLURM_JOB_ID OAR_ARRAY_ID=4 OAR_ARRAY_INDEX=3 "
+                 "SCRIPTORIUM_REQUESTS=$REQUESTS; unset SLURM_JOB_ID; ./job.sh; exit $?")
+        output = directory / "scriptorium-run.4_3" / "output"
+
+        def life():
+            begun = len(output.read_text().split()) if output.exists() else 0
+            job = node.job(node.alice, directory, "bash", "-c", begin,
+                           layout=checkpoint_lab.oar_v1)
+            wait_for(lambda: len(output.read_text().split()) > begun + 3, "the program runs")
+            return job
+        begun = time.monotonic()
+        job = life()
+        job.process.send_signal(signal.SIGUSR2)
+        assert job.process.wait(180 * harness.PATIENCE) == 99, job.log.read_text()
+        assert time.monotonic() - begun > 60
+        job = life()
+        (directory / "stop").touch()
+        assert job.wait() == 5, job.log.read_text()
+        assert (directory / "ends").read_text() == "after 7\nwaited 3\ntrapped\n"
+        numbers = output.read_text().split()
+        assert numbers == [str(n + 1) for n in range(len(numbers))]
+    finally:
+        node.cleanup()
+
+
+def test_the_header_for_programs_that_save_themselves(work):
+    program = work / "program.c"
+    program.write_text('''#include "scriptorium_app.h"
+int main(void) {
+  if (scriptorium_resumes()) return 3;
+  if (!scriptorium_save_now()) return 1;
+  return scriptorium_saved() == 0 && !scriptorium_save_now() ? 0 : 2;
+}
+''')
+    for compiler, language in (("cc", "c"), ("c++", "c++")):
+        subprocess.run([compiler, "-x", language, "-Wall", "-Wextra", "-Werror", "-I",
+                        str(harness.ROOT / "checkpoint" / "app"), str(program), "-o",
+                        str(work / "program")], check=True)
+        where = {"SCRIPTORIUM_SAVE_DIR": str(work)}
+        assert subprocess.run([work / "program"], env={}, check=False).returncode == 1
+        assert subprocess.run([work / "program"], env=where, check=False).returncode == 1
+        (work / "save_now").touch()
+        assert subprocess.run([work / "program"], env=where, check=False).returncode == 0
+        assert (work / "saved").exists()
+        where["SCRIPTORIUM_RESUMES"] = "1"
+        assert subprocess.run([work / "program"], env=where, check=False).returncode == 3
