@@ -5,7 +5,6 @@
  */
 #pragma once
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -26,14 +25,13 @@ static inline int scriptorium_save_now(void) {
 }
 
 /* The program has saved itself in an earlier life, and should continue from there. */
-static inline int scriptorium_resumes(void) { return getenv("SCRIPTORIUM_RESUMES") != NULL; }
+static inline int scriptorium_resumes(void) { return getenv("SCRIPTORIUM_RESUMES") ? 1 : 0; }
 
 /* The program is saved, and may be ended. 0: done. */
 static inline int scriptorium_saved(void) {
   char path[4096];
-  int file = -1;
-  if (scriptorium_path(path, sizeof path, "saved"))
-    file = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-  if (file < 0 || close(file) != 0 || !scriptorium_path(path, sizeof path, "save_now")) return -1;
+  if (!scriptorium_path(path, sizeof path, "saved")) return -1;
+  FILE* file = fopen(path, "w");
+  if (!file || fclose(file) != 0 || !scriptorium_path(path, sizeof path, "save_now")) return -1;
   return unlink(path);
 }
