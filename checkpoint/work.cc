@@ -1,6 +1,7 @@
 #include "checkpoint/work.h"
 
 #include <fcntl.h>
+#include <sys/fsuid.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -265,6 +266,19 @@ Outcome<void> Work::keep(const UserDirectory& image, Done& done) {
   return {};
 }
 
+// OAR's control groups belong to its own user, and root without CAP_DAC_OVERRIDE cannot open what
+// another user alone can write.
+UniqueFd open_as_its_owner(const std::string& path) {
+  struct stat found{};
+  if (::stat(path.c_str(), &found) != 0) return {};
+  ::setfsuid(found.st_uid);
+  UniqueFd file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  const int error = errno;
+  ::setfsuid(::geteuid());
+  errno = error;
+  return file;
+}
+
 // As root: enters every control group that the job's first process is in.
 Outcome<void> Work::enter_job() const {
   const auto first = first_process(owner_);
@@ -276,7 +290,7 @@ Outcome<void> Work::enter_job() const {
   }
   const std::string mounts = read_proc("/proc/self/mountinfo");
   for (const GroupEntry& entry : entries_of(groups, mounts, owner_)) {
-    const UniqueFd file(::open(entry.procs.c_str(), O_WRONLY | O_CLOEXEC));
+    const UniqueFd file = open_as_its_owner(entry.procs);
     const bool entered = file && ::write(file.get(), "0", 1) == 1;
     if (!entered && entry.required)
       return refuse("not_in_group", system_error("entering " + entry.procs, errno).message());

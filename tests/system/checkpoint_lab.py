@@ -107,6 +107,9 @@ class Job:
         self.id = next(_numbers)
         self.group = layout(user, self.id)
         make_group(self.group)
+        if layout is oar_v1:  # as OAR's job_resource_manager_cgroups.pl does
+            for path in [self.group, *self.group.iterdir()]:
+                shutil.chown(path, "nobody")
         node.groups.append(self.group)
         procs = self.group / "cgroup.procs"
 
