@@ -18,7 +18,8 @@ endforeach()
 #   servers  a real Slurm, Kafka, OpenSearch, Elasticsearch, database, web server or browser; one of them at a time
 #   load     load, size, outages, power cuts, packages: what takes long or fills the machine
 set(SCRIPTORIUM_SERVER_TESTS
-    system_checkpoint system_checkpoint_criu system_checkpoint_slurm system_elasticsearch system_kafka
+    system_checkpoint system_checkpoint_criu system_checkpoint_oar system_checkpoint_slurm
+    system_elasticsearch system_kafka
     system_kafka_cluster system_kafka_tickets system_mail
     system_mail_programs system_opensearch
     system_opensearch_secure system_owners_later system_page_browser system_page_proxies system_run
