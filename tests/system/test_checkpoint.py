@@ -13,7 +13,7 @@ import checkpoint_lab
 import harness
 import pytest
 from checkpoint_lab import (DAEMON, LAYOUTS, failure, is_running, lines, processes_in, program_of,
-                            wait_knows_program, wait_lines)
+                            wait_lines)
 from harness import wait_for
 
 MISSING = checkpoint_lab.what_is_missing()
@@ -585,28 +585,6 @@ def test_a_process_id_that_another_program_has_by_now_is_not_saved(node):
     assert job.wait() == -signal.SIGTERM, "nothing is left that it could wait for"
     assert other.poll() is None
     assert not (directory / "checkpoint").exists()
-
-
-def test_a_job_ends_whose_programs_process_id_another_user_had_before_the_request(node):
-    node.start()
-    directory = node.directory(node.alice)
-    job = node.job(node.alice, directory)
-    wait_lines(directory)
-    program = program_of(job)
-    wait_knows_program(job)
-    job.process.send_signal(signal.SIGSTOP)
-    os.kill(program, signal.SIGKILL)
-    other = checkpoint_lab.take_pid(program, lambda: subprocess.Popen(
-        ["sleep", "600"], preexec_fn=harness.become_user(node.mallory)))
-    try:
-        for each in (signal.SIGUSR2, signal.SIGCONT):
-            job.process.send_signal(each)
-        assert failure(directory) == "not_in_job: the process is another user's\n"
-        assert job.wait() == -signal.SIGTERM
-        assert other.poll() is None
-    finally:
-        other.kill()
-        other.wait()
 
 
 def test_a_request_of_the_jobs_life_before_does_not_end_this_one(node):
