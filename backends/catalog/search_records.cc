@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <set>
 #include <tuple>
 #include <utility>
 
@@ -14,7 +13,7 @@ namespace scriptorium::catalog {
 namespace {
 
 // An array may have had any number of tasks. Each takes some 5 KB.
-constexpr std::int64_t kMostLater = 10'000;
+constexpr std::size_t kMostLater = 10'000;
 
 struct FoundJob {
   std::int64_t segment = 0;
@@ -42,32 +41,6 @@ bool is_meant(const JobRow& row, const Searchable::Selector& selector) {
 // Readers of all segments, each within one transaction.
 using Readers = std::map<std::int64_t, ReaderPool::Lent>;
 
-// A segment that is being rewritten still has all its jobs, and another one those that were moved.
-// Its own are left out of them.
-class MovedJobs {
- public:
-  explicit MovedJobs(const std::vector<SegmentInfo>& segments) {
-    for (const SegmentInfo& info : segments) {
-      if (is_leaving(info.state)) leaving_.insert(info.id);
-    }
-  }
-
-  void leave_out(std::vector<FoundJob>& jobs) const {
-    if (leaving_.empty()) return;
-    std::set<std::tuple<std::string, std::string, Timestamp>> elsewhere;
-    const auto key = [](const JobRow& row) { return std::tuple(row.cluster, row.id, row.time); };
-    for (const FoundJob& job : jobs) {
-      if (!leaving_.contains(job.segment)) elsewhere.insert(key(job.entry.row));
-    }
-    std::erase_if(jobs, [&](const FoundJob& job) {
-      return leaving_.contains(job.segment) && elsewhere.contains(key(job.entry.row));
-    });
-  }
-
- private:
-  std::set<std::int64_t> leaving_;
-};
-
 Result<void> find_jobs(SearchReader& reader, std::string_view id,
                        const Searchable::Selector& selector, const Visibility& visibility,
                        std::vector<FoundJob>& found) {
@@ -82,19 +55,29 @@ Result<void> find_jobs(SearchReader& reader, std::string_view id,
   return {};
 }
 
+// A segment that is being rewritten still has the jobs that were moved to a newer one. Of jobs in
+// the order of position(), newest first.
+void leave_out_moved(std::vector<FoundJob>& jobs) {
+  std::map<std::tuple<std::string, std::string, Timestamp>, std::int64_t> newest;
+  std::erase_if(jobs, [&](const FoundJob& job) {
+    const JobRow& row = job.entry.row;
+    const auto [known, is_new] = newest.try_emplace({row.cluster, row.id, row.time}, job.segment);
+    return known->second != job.segment;
+  });
+}
+
 // Newest first. A damaged segment is left out.
 Result<std::vector<FoundJob>> find_jobs(Readers& readers, std::string_view id,
                                         const Searchable::Selector& selector,
-                                        const Visibility& visibility, const MovedJobs& moved,
-                                        std::vector<Error>& damage) {
+                                        const Visibility& visibility, std::vector<Error>& damage) {
   std::vector<FoundJob> found;
   for (const auto& [number, reader] : readers) {
     const auto done = find_jobs(*reader, id, selector, visibility, found);
     if (!done && !can_go_on(done.error(), damage)) return done.error();
   }
-  moved.leave_out(found);
   std::sort(found.begin(), found.end(),
             [](const FoundJob& a, const FoundJob& b) { return a.position() > b.position(); });
+  leave_out_moved(found);
   return found;
 }
 
@@ -134,9 +117,12 @@ std::vector<std::shared_ptr<const Event>> read_later(SearchReader& reader, std::
   select.bind(job, kMostLater);
   while (select.step()) records.push_back(select.integer(0));
   std::ranges::reverse(records);  // blocks have them in this order
-  if (const auto all = reader.db().integer("SELECT count(*) FROM later WHERE job = ?", job);
-      all > kMostLater)
-    reader.add_problem("a job has " + std::to_string(*all) +
+  const std::uint64_t all =
+      records.size() < kMostLater
+          ? records.size()
+          : reader.db().number("SELECT count(*) FROM later WHERE job = ?", job);
+  if (all > records.size())
+    reader.add_problem("a job has " + std::to_string(all) +
                        " later events, of which only the newest " + std::to_string(kMostLater) +
                        " are read");
   std::vector<std::shared_ptr<const Event>> events;
@@ -167,7 +153,7 @@ class FamilyPage {
   }
   void add(const Position& position, JobRow row) {
     auto& same_time = by_time_[position.time];
-    // Of a segment that is being rewritten: the newer segments were read before.
+    // As leave_out_moved(): the newer segments were read before.
     const bool is_known = std::ranges::any_of(same_time, [&](const auto& known) {
       return known.first.segment != position.segment && known.second.id == row.id &&
              known.second.cluster == row.cluster;
@@ -213,11 +199,10 @@ Result<std::vector<Searchable::Record>> read_records(ReaderPool& pool,
       leave_out(lent.error(), damage);
     }
   }
-  const MovedJobs moved(*list);
-  auto found = find_jobs(readers, selector.id, selector, visibility, moved, damage);
+  auto found = find_jobs(readers, selector.id, selector, visibility, damage);
   if (found && found->empty()) {
     const std::string_view whole = whole_of(selector.id);
-    if (!whole.empty()) found = find_jobs(readers, whole, selector, visibility, moved, damage);
+    if (!whole.empty()) found = find_jobs(readers, whole, selector, visibility, damage);
   }
   if (!found) return found.error();
   // The job may be in what cannot be read.

@@ -350,7 +350,7 @@ bool BranchSearch::filters_allow(std::int64_t block) {
              const auto with_word = unwanted_.find(word);
              // Without the index, nothing is known of any block.
              return with_word != unwanted_.end() && !with_word->second.is_unlimited() &&
-                    was_opened(with_word->second, block);
+                    IdSet::is_small(block) && with_word->second.has(block);
            });
          }));
 }

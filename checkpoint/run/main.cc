@@ -12,8 +12,6 @@ namespace {
 
 using namespace scriptorium::checkpoint;  // NOLINT(google-build-using-namespace)
 
-constexpr int kExitUsage = 64;  // sysexits.h
-
 int run(const std::vector<std::string>& words) {
   const auto options = parse_run_options(words);
   if (!options) {

@@ -12,6 +12,8 @@ namespace scriptorium::checkpoint {
 // What saves the command: criu, by scriptorium-checkpointd, or the command itself.
 enum class RunEngine : std::uint8_t { kCriu, kApp };
 
+inline constexpr int kExitUsage = 64;  // sysexits.h
+
 // The command line of scriptorium-run.
 struct RunOptions {
   RunEngine engine = RunEngine::kCriu;

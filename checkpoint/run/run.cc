@@ -41,7 +41,6 @@ using std::chrono::seconds;
 using std::chrono::steady_clock;
 
 constexpr int kExitRunAgain = 99;
-constexpr int kExitUsage = 64;
 constexpr int kExitCannotRun = 75;
 constexpr int kMostTries = 5;
 // OAR does not submit a job again that has run for 60 s or less.
@@ -177,7 +176,8 @@ class Life {
   int passed_on_ = 0;          // the last signal that the command is to get
   std::optional<int> status_;  // of our child, as of waitpid()
   SteadyTime begin_ = steady_clock::now();
-  SteadyTime ended_;  // when it was noticed; of a resumed command
+  // When the end of a resumed command was noticed, or SIGTERM was sent to one that saved itself.
+  SteadyTime ended_;
 };
 
 int Life::run() {
