@@ -178,6 +178,33 @@ class EntryTableModelTest : public testing::TestWithParam<Method> {
       EXPECT_GE(script, 1) << life.key << ": " << life.script;
     }
   }
+  // Two lives of one name whose files are read before the removal of the first may come to be in
+  // one event, and the table may count that name once more: it cannot know whose removal it reads.
+  // So no life that has an event of its own is counted as missed too; and one that closed a file is
+  // in no event only if a later life of its name has one, taken for the entry's file written once
+  // more.
+  void expect_lost_only_to_the_next_of_its_name() const {
+    std::map<std::string, int> without_event;
+    std::set<std::string> made_later;
+    const auto& lives = scheduler_->lives();
+    for (auto life = lives.rbegin(); life != lives.rend(); ++life) {
+      bool is_in_one = false;
+      bool has_one = false;
+      for (const SimulatedSpool::Captured& event : spool_->captured) {
+        const std::string text = event.script + event.environment;
+        const auto is_in = [&](const Life& other) {
+          return text.find(other.number) != std::string::npos;
+        };
+        if (!is_in(*life)) continue;
+        is_in_one = true;
+        has_one = has_one || std::count_if(lives.begin(), lives.end(), is_in) == 1;
+      }
+      EXPECT_TRUE(is_in_one || !life->has_bytes || made_later.contains(life->key)) << life->number;
+      if (!has_one) ++without_event[life->key];
+      if (life->environment_file) made_later.insert(life->key);
+    }
+    for (const auto& [key, times] : spool_->missed) EXPECT_LE(times, without_event[key]) << key;
+  }
   std::set<std::string> standing() const {
     std::set<std::string> keys;
     for (const Life& life : scheduler_->lives()) {
@@ -186,8 +213,14 @@ class EntryTableModelTest : public testing::TestWithParam<Method> {
     return keys;
   }
   // What holds for every method and every interleaving.
-  void expect_nothing_twice_and_no_residue() {
-    for (const auto& [id, count] : spool_->ids) EXPECT_EQ(count, 1) << "the same event again";
+  void expect_nothing_twice_and_no_residue(bool name_is_unique) {
+    // An event of an entry that was taken in part may be made once more, with the same id, if files
+    // of a removed entry of its name came in between.
+    for (const SimulatedSpool::Captured& event : spool_->captured) {
+      if (event.whole || name_is_unique) {
+        EXPECT_EQ(spool_->ids.at(event.id), 1) << "the same event again";
+      }
+    }
     const EntryStore& entries = spool_->table().entries();
     const auto stand = standing();
     EXPECT_EQ(entries.all().size(), stand.size()) << "something of what is gone is remembered";
@@ -221,7 +254,7 @@ void for_each_seed(Run run) {
 TEST_P(EntryTableModelTest, EachEntryIsCapturedOrMissedOrIgnoredAndNeverTwoOfThem) {
   for_each_seed([&](std::uint64_t seed) {
     run(seed, false);
-    expect_nothing_twice_and_no_residue();
+    expect_nothing_twice_and_no_residue(true);
     for (const Life& life : scheduler_->lives()) {
       const auto missed = spool_->missed.find(life.key);
       const int times = missed == spool_->missed.end() ? 0 : missed->second;
@@ -246,14 +279,11 @@ TEST_P(EntryTableModelTest, EachEntryIsCapturedOrMissedOrIgnoredAndNeverTwoOfThe
 TEST_P(EntryTableModelTest, ANameThatIsUsedAgainIsAnotherEntry) {
   for_each_seed([&](std::uint64_t seed) {
     run(seed, true);
-    expect_nothing_twice_and_no_residue();
+    expect_nothing_twice_and_no_residue(false);
     const auto& lives = scheduler_->lives();
     EXPECT_LE(total(spool_->missed), static_cast<int>(lives.size()));
     for (const Life& life : lives) expect_whole(life, false);
-    if (GetParam() != Method::kFanotify) return;
-    const auto without =
-        std::count_if(lives.begin(), lives.end(), [](const Life& life) { return !life.has_bytes; });
-    EXPECT_LE(total(spool_->missed), without);
+    if (GetParam() == Method::kFanotify) expect_lost_only_to_the_next_of_its_name();
   });
 }
 

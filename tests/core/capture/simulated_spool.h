@@ -137,6 +137,7 @@ class SimulatedSpool {
   struct Captured {
     std::string script, environment;  // "" = none
     bool whole = false;
+    std::string id;
   };
   std::vector<Captured> captured;            // in the order of the journal
   std::map<std::string, int> ids;            // event id -> how often the journal took it
@@ -370,7 +371,7 @@ class SimulatedSpool {
     taken_keys.insert(key);
     const SpoolFile* environment = inspection.content.file("environment");
     captured.push_back({script != nullptr ? *script->bytes : "",
-                        environment != nullptr ? *environment->bytes : "", whole});
+                        environment != nullptr ? *environment->bytes : "", whole, id});
     marks[key] = mark_of(key, record);
     run(EntryTable::Captured{.key = key, .record = std::move(record)});
   }
