@@ -28,9 +28,15 @@ std::uint64_t mixed(std::uint64_t hash) noexcept {
   hash = (hash ^ (hash >> 27)) * 0x94d049bb133111ebULL;
   return hash ^ (hash >> 31);
 }
-std::uint64_t hash_pair(std::string_view first, std::string_view second) noexcept {
-  const std::uint64_t hash = mixed(hash_word(hash_word(0xcbf29ce484222325ULL, first), second));
+constexpr std::uint64_t kFirstHash = 0xcbf29ce484222325ULL;
+
+// `first`: hash_word() of the first word.
+std::uint64_t hash_pair(std::uint64_t first, std::string_view second) noexcept {
+  const std::uint64_t hash = mixed(hash_word(first, second));
   return hash == 0 ? 1 : hash;  // 0 is an empty place of NumberSet
+}
+std::uint64_t hash_pair(std::string_view first, std::string_view second) noexcept {
+  return hash_pair(hash_word(kFirstHash, first), second);
 }
 
 // A Bloom filter: 10 bits for each pair and 4 hash functions let one pair in about 85 pass that the
@@ -70,15 +76,26 @@ struct Seen {
   std::uint32_t contents = 0;  // that have the word
   std::size_t last = 0;        // the last of them, from 1
 };
-struct HashOfText {
+// A word with hash_word() of it, which is made once.
+struct HashedWord {
+  std::string text;
+  std::uint64_t hash = 0;
+};
+struct HashedView {
+  std::string_view text;
+  std::uint64_t hash = 0;
+};
+struct HashOfWord {
   using is_transparent = void;
-  std::size_t operator()(std::string_view text) const noexcept {
-    return std::hash<std::string_view>()(text);
-  }
+  std::size_t operator()(const auto& word) const noexcept { return word.hash; }
+};
+struct EqualWords {
+  using is_transparent = void;
+  bool operator()(const auto& a, const auto& b) const noexcept { return a.text == b.text; }
 };
 // Of a block.
 constexpr std::size_t kUsualWords = 1'024;
-using Words = std::unordered_map<std::string, Seen, HashOfText, std::equal_to<>>;
+using Words = std::unordered_map<HashedWord, Seen, HashOfWord, EqualWords>;
 
 std::size_t part_of(std::size_t place, std::size_t scripts) noexcept {
   return scripts <= kMostParts ? place : place * kMostParts / scripts;
@@ -111,6 +128,7 @@ std::uint16_t salt_of(const std::vector<std::uint64_t>& hashes, const Block& blo
     for (const std::uint64_t hash : hashes) {
       const std::uint16_t place = short_hash(hash, salt);
       shared += taken.test(place) ? 1 : 0;
+      if (shared == fewest) break;
       taken.set(place);
     }
     if (shared < fewest) {
@@ -221,14 +239,14 @@ std::string places_of(const Words& words, const std::vector<Scripts>& having, co
   const std::size_t parts = std::min(block.size(), kMostParts);
   std::vector<std::uint64_t> hashes;
   hashes.reserve(words.size());
-  for (const auto& [word, seen] : words) hashes.push_back(hash_pair(word, {}));
+  for (const auto& [word, seen] : words) hashes.push_back(hash_pair(word.hash, {}));
   const std::uint16_t salt = salt_of(hashes, block);
   std::map<std::uint16_t, Scripts> by_hash;
   std::set<std::uint16_t> shared;
   std::vector<std::uint16_t> everywhere;
   for (const auto& [word, seen] : words) {
     const Scripts& with_word = having[seen.number];
-    const std::uint16_t hash = short_hash(hash_pair(word, {}), salt);
+    const std::uint16_t hash = short_hash(hash_pair(word.hash, {}), salt);
     if (with_word.count() == parts) {
       everywhere.push_back(hash);
       continue;
@@ -258,12 +276,13 @@ BlockWords words_of(const Block& block) {
     const bool plain = std::none_of(script.begin(), script.end(),
                                     [](char c) { return static_cast<unsigned char>(c) >= 0xf8; });
     all_plain = all_plain && plain;
-    const std::string* before = nullptr;
-    for_each_word(block[place], [&](std::string_view word) {
-      auto found = words.find(word);
+    std::optional<std::uint64_t> before;
+    for_each_word(script, [&](std::string_view word) {
+      const std::uint64_t hash = hash_word(kFirstHash, word);
+      auto found = words.find(HashedView{word, hash});
       if (found == words.end()) {
         const auto number = static_cast<std::uint32_t>(words.size());
-        found = words.try_emplace(std::string(word), Seen{.number = number}).first;
+        found = words.try_emplace({std::string(word), hash}, Seen{.number = number}).first;
         if (number < kMostPlacedWords) having.emplace_back();
       }
       Seen& seen = found->second;
@@ -272,13 +291,14 @@ BlockWords words_of(const Block& block) {
         if (plain) ++seen.contents;
         if (seen.number < having.size()) having[seen.number].set(part_of(place, block.size()));
       }
-      if (before != nullptr) pairs.insert(hash_pair(*before, word));
-      before = &found->first;  // stays where it is when the map grows
+      if (before) pairs.insert(hash_pair(*before, word));
+      before = hash;
     });
   }
   std::vector<std::pair<std::string_view, bool>> sorted;
   sorted.reserve(words.size());
-  for (const auto& [word, seen] : words) sorted.emplace_back(word, seen.contents == block.size());
+  for (const auto& [word, seen] : words)
+    sorted.emplace_back(word.text, seen.contents == block.size());
   std::sort(sorted.begin(), sorted.end());
 
   BlockWords result;

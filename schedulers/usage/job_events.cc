@@ -78,8 +78,8 @@ Json suggestion(const std::string& scheduler, const JobView& job, const Suggesti
   put(json, "memory_bytes", from.request.memory_bytes);
   put(json, "time_limit_seconds", from.request.time_limit_seconds);
   put(json, "gpus", from.request.gpus);
-  const auto lines = request_lines(scheduler == "slurm" ? "#SBATCH" : "#PBS", from.request,
-                                   job.nodes_expected.value_or(1));
+  const auto lines =
+      request_lines(directive_word(scheduler), from.request, job.nodes_expected.value_or(1));
   if (!lines.empty()) json["directives"] = lines;
   if (!from.condition.empty()) json["condition"] = from.condition;
   return json;

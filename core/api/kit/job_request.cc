@@ -54,7 +54,33 @@ void add_for_pbs(const JobRequest& request, std::uint32_t nodes, std::vector<std
   }
 }
 
+// Memory is a resource of the site's own there, and a parallel environment has the site's name.
+void add_for_grid_engine(const JobRequest& request, std::vector<std::string>& lines) {
+  if (!request.time_limit_seconds) return;
+  const auto whole = static_cast<long long>(std::ceil(*request.time_limit_seconds));
+  lines.push_back("-l h_rt=" + clock(whole / 3600, whole));
+}
+
+// One line, since a second `-l` is an alternative to the first one.
+void add_for_oar(const JobRequest& request, std::vector<std::string>& lines) {
+  std::string line;
+  if (request.cpus) line = "/nodes=1/core=" + std::to_string(*request.cpus);
+  if (request.time_limit_seconds) {
+    const auto whole = static_cast<long long>(std::ceil(*request.time_limit_seconds));
+    line += (line.empty() ? "walltime=" : ",walltime=") + clock(whole / 3600, whole);
+  }
+  if (!line.empty()) lines.push_back("-l " + line);
+}
+
 }  // namespace
+
+std::string_view directive_word(std::string_view scheduler) noexcept {
+  if (scheduler == "slurm") return "#SBATCH";
+  if (scheduler == "torque") return "#PBS";
+  if (scheduler == "gridengine") return "#$";
+  if (scheduler == "oar") return "#OAR";
+  return {};
+}
 
 std::uint64_t memory_to_ask_for(double needed_bytes) noexcept {
   return static_cast<std::uint64_t>(std::ceil(needed_bytes * 1.2));
@@ -69,6 +95,8 @@ std::vector<std::string> request_lines(std::string_view word, const JobRequest& 
   std::vector<std::string> lines;
   if (word == "#SBATCH") add_for_slurm(request, lines);
   if (word == "#PBS") add_for_pbs(request, nodes, lines);
+  if (word == "#$") add_for_grid_engine(request, lines);
+  if (word == "#OAR") add_for_oar(request, lines);
   for (std::string& line : lines) line = std::string(word) + " " + line;
   return lines;
 }
