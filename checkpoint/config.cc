@@ -20,6 +20,10 @@ const Schema<Config>& schema() {
               "images kept in a job's directory, the newest included"),
       integer("requests_per_minute", &Config::requests_per_minute, 1, 10000,
               "of one user; further ones wait"),
+      option("records", &Config::records,
+             "folder for what the archiving daemon keeps of this; empty: nothing is written"),
+      option("records_group", &Config::records_group,
+             "group of the archiving daemon; where it does not exist, nothing is written"),
   };
   return schema;
 }
@@ -30,7 +34,8 @@ Config parse_config(std::string_view text, const std::string& file, Problems& pr
   const Table table = read_toml(text, file, problems).table;
   check_unknown_keys(table, schema().options(), problems);
   Config config = schema().parse(table, problems);
-  for (const auto& [key, path] : {std::pair{"spool", &config.spool}, {"criu", &config.criu}}) {
+  for (const auto& [key, path] :
+       {std::pair{"spool", &config.spool}, {"criu", &config.criu}, {"records", &config.records}}) {
     if (!path->empty() && !path->starts_with('/'))
       problems.add(table, key, "not an absolute path", "a path that begins with /");
   }

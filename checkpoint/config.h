@@ -17,6 +17,8 @@ struct Config {
   std::int64_t dumps_at_a_time = 2;
   std::int64_t generations = 2;
   std::int64_t requests_per_minute = 30;
+  std::string records = "/var/lib/scriptorium-checkpointd";  // "" = none are written
+  std::string records_group = "scriptorium";
 };
 
 inline constexpr const char* kConfigFile = "/etc/scriptorium/checkpoint.toml";

@@ -103,6 +103,7 @@ Outcome<Manifest> parse_manifest(std::string_view text) try {
   if (json.at("format").get<int>() != kFormat)
     return damaged("the manifest's format is not one that this version knows");
   Manifest manifest;
+  manifest.sha256 = sha256_hex(text);
   json.at("job").get_to(manifest.job);
   json.at("engine").get_to(manifest.engine);
   json.at("engine_version").get_to(manifest.engine_version);

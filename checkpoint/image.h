@@ -37,6 +37,7 @@ struct Manifest {
   std::string made;       // RFC 3339
   std::uint64_t processes = 0;
   std::vector<ImageFile> files;
+  std::string sha256;  // of the text that was parsed
 };
 inline constexpr const char* kManifestFile = "manifest.json";
 

@@ -9,9 +9,13 @@
 namespace scriptorium::checkpoint {
 namespace {
 
+constexpr const char* kSlurm = "slurm";
+constexpr const char* kOar = "oar";
+
 // The job that a group belongs to, as its path says. One of uid and user is absent where the path
 // does not name the owner so.
 struct NamedJob {
+  const char* scheduler;
   std::string job;
   std::optional<uid_t> uid;
   std::string user;
@@ -40,7 +44,7 @@ std::optional<NamedJob> slurm_v1(const std::vector<std::string>& names) {
   const auto uid = uid_after(names[1], "uid_");
   auto job = id_after(names[2], "job_");
   if (!uid || !job) return std::nullopt;
-  return NamedJob{*std::move(job), uid, {}};
+  return NamedJob{kSlurm, *std::move(job), uid, {}};
 }
 
 // "slurmstepd.scope", "node7_slurmstepd.scope"
@@ -50,7 +54,7 @@ std::optional<NamedJob> slurm_v2(const std::vector<std::string>& names) {
       (names[1] != "slurmstepd.scope" && !names[1].ends_with("_slurmstepd.scope")))
     return std::nullopt;
   auto job = id_after(names[2], "job_");
-  return job ? std::optional(NamedJob{*std::move(job), {}, {}}) : std::nullopt;
+  return job ? std::optional(NamedJob{kSlurm, *std::move(job), {}, {}}) : std::nullopt;
 }
 
 std::optional<NamedJob> oar_cpuset(const std::vector<std::string>& names) {
@@ -59,7 +63,7 @@ std::optional<NamedJob> oar_cpuset(const std::vector<std::string>& names) {
   if (underscore == std::string::npos || underscore == 0) return std::nullopt;
   std::string job = names[1].substr(underscore + 1);
   if (!is_all_digits(job)) return std::nullopt;
-  return NamedJob{std::move(job), {}, names[1].substr(0, underscore)};
+  return NamedJob{kOar, std::move(job), {}, names[1].substr(0, underscore)};
 }
 
 std::optional<NamedJob> oar_slice(const std::vector<std::string>& names) {
@@ -72,7 +76,7 @@ std::optional<NamedJob> oar_slice(const std::vector<std::string>& names) {
   auto job =
       id_after(std::string_view(names[2]).substr(0, names[2].size() - kSlice.size()), owner + "-j");
   if (!uid || !job) return std::nullopt;
-  return NamedJob{*std::move(job), uid, {}};
+  return NamedJob{kOar, *std::move(job), uid, {}};
 }
 
 std::optional<NamedJob> named_job(const GroupLine& line) {
@@ -162,6 +166,14 @@ bool is_in_job(std::string_view text, const JobOwner& owner) {
     tracked = tracked || is_tracking(line);
   }
   return tracked;
+}
+
+std::string scheduler_of(std::string_view text, const JobOwner& owner) {
+  if (!is_in_job(text, owner)) return {};
+  for (const GroupLine& line : parse_group_lines(text)) {
+    if (const auto job = named_job(line)) return job->scheduler;
+  }
+  return {};
 }
 
 std::vector<GroupEntry> entries_of(std::string_view group_text, std::string_view mountinfo,

@@ -35,6 +35,8 @@ std::vector<GroupLine> parse_group_lines(std::string_view text);
 // The text of /proc/PID/cgroup is of a process in that job of that user. False where any
 // hierarchy says that it is in another job.
 bool is_in_job(std::string_view text, const JobOwner& owner);
+// Whose job that is, "slurm" or "oar"; "" if it is not in that job.
+std::string scheduler_of(std::string_view text, const JobOwner& owner);
 
 // Where a process must be entered to be in the same groups: the files cgroup.procs, of the
 // hierarchies that /proc/self/mountinfo shows. `required`: the group is one of the job's.

@@ -3,6 +3,7 @@
 #include <exception>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,8 +12,11 @@
 #include "checkpoint/check.h"
 #include "checkpoint/config.h"
 #include "checkpoint/criu.h"
+#include "checkpoint/record.h"
 #include "checkpoint/service.h"
 #include "checkpoint/spool.h"
+#include "core/base/accounts.h"
+#include "core/base/text.h"
 #include "core/config/config_file.h"
 #include "core/daemon/log.h"
 #include "core/daemon/process.h"
@@ -50,6 +54,24 @@ class Unusable final : public Engine {
   Refusal why_;
 };
 
+// What keeps the service from writing records keeps it from nothing else.
+std::optional<RecordFolder> open_records(const Config& config, Logger& log) {
+  if (config.records.empty()) return std::nullopt;
+  const auto group = find_group(config.records_group);
+  if (group && !*group) {
+    log.info("CHECKPOINT_NO_RECORDS",
+             "no archiving daemon is on this node, so nothing is written for it",
+             {{"records_group", printable(config.records_group)}});
+    return std::nullopt;
+  }
+  auto folder = group ? RecordFolder::open(config.records, (*group)->gid) : group.error();
+  if (folder) return *std::move(folder);
+  log.error("CHECKPOINT_RECORDS_UNUSABLE",
+            "the archiving daemon will not know of what is done here; jobs are not affected",
+            {{"records", printable(config.records)}, {"reason", folder.error().message()}});
+  return std::nullopt;
+}
+
 int serve_requests(const Config& config) {
   process::prepare();
   const UniqueFd signals = process::open_signals();
@@ -71,7 +93,8 @@ int serve_requests(const Config& config) {
             {{"spool", config.spool},
              {"engine", engine->name()},
              {"engine_version", version ? *version : "unusable"}});
-  Service service(config, version ? *version : std::string{}, *engine, *std::move(spool), *log);
+  Service service(config, version ? *version : std::string{}, *engine, *std::move(spool),
+                  open_records(config, *log), *log);
   process::notify("READY=1");
   service.run(signals.get());
   return 0;

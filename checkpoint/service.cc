@@ -15,8 +15,10 @@
 #include <utility>
 
 #include "core/base/ascii.h"
+#include "core/base/number.h"
 #include "core/base/text.h"
 #include "core/base/thrown.h"
+#include "core/daemon/process.h"
 
 namespace scriptorium::checkpoint {
 namespace {
@@ -35,18 +37,35 @@ constexpr seconds kPatience{60};
 constexpr milliseconds kRetryPace{1000};
 
 constexpr const char* kWithdrawn = "withdrawn";
+// What a report is of.
+constexpr const char* kDone = "done";
+constexpr const char* kNotDone = "not_done";
+constexpr const char* kEnded = "ended";
 
 const char* word_of(Action action) { return action == Action::kResume ? "resume" : "checkpoint"; }
 
-// "ok\tBYTES\tPROCESSES\tENGINE_MS\tHASH_MS\n" or "REASON\tDETAIL\n"
-std::string report_text(const Outcome<Done>& outcome) {
-  if (!outcome) {
-    return (outcome.error().reason + "\t" + printable(outcome.error().detail, 500) + "\n")
-        .substr(0, kMostReport);
+// A line of fields, each ended by a tab: SCHEDULER USER DURATION_MS, and then
+// "done" BYTES PROCESSES ENGINE_MS HASH_MS ROOT TRIES SHA256, "not_done" REASON DETAIL, or
+// "ended" ROOT EXIT_CODE.
+std::string report_text(const WorkReport& report) {
+  std::string text;
+  const auto add = [&text](const auto&... fields) { ((text += fields, text += '\t'), ...); };
+  const auto number = [](auto value) { return std::to_string(value); };
+  add(report.scheduler, report.user, number(report.duration_ms));
+  if (!report.outcome) {
+    add(kNotDone, report.outcome.error().reason, printable(report.outcome.error().detail, 500));
+  } else if (const Done& done = *report.outcome; report.exit_code) {
+    add(kEnded, number(done.root), number(*report.exit_code));
+  } else {
+    add(kDone, number(done.bytes), number(done.processes), number(done.engine_ms),
+        number(done.hash_ms), number(done.root), number(done.tries), done.manifest_sha256);
   }
-  const Done& done = *outcome;
-  return "ok\t" + std::to_string(done.bytes) + "\t" + std::to_string(done.processes) + "\t" +
-         std::to_string(done.engine_ms) + "\t" + std::to_string(done.hash_ms) + "\n";
+  return text.substr(0, kMostReport - 1) + "\n";
+}
+
+template <typename Number>
+Number take_number(std::string_view& rest) {
+  return parse_number<Number>(take_until(rest, '\t')).value_or(0);
 }
 
 // In the child: nothing of the service's is left but standard error.
@@ -65,11 +84,12 @@ void leave_service(int report) {
 }  // namespace
 
 Service::Service(Config config, std::string engine_version, Engine& engine, Spool spool,
-                 Logger& log)
+                 std::optional<RecordFolder> records, Logger& log)
     : config_(std::move(config)),
       engine_version_(std::move(engine_version)),
       engine_(engine),
       spool_(std::move(spool)),
+      records_(std::move(records)),
       log_(log),
       queue_(config_.requests_per_minute, kMostWaitingOfOneUser) {}
 
@@ -132,20 +152,20 @@ bool Service::start(const Request& request, bool cleans_up, SteadyTime now) {
     // From here on it is not in the spool: no later start of the service begins it a second time.
     const bool is_ours = cleans_up || request.kept.empty() || spool_.remove(request.kept);
     leave_service(write_end.get());
-    const Report write_report = [](const Outcome<Done>& outcome) {
-      const std::string text = report_text(outcome);
+    const Report write_report = [](const WorkReport& report) {
+      const std::string text = report_text(report);
       static_cast<void>(::write(3, text.data(), text.size()));
     };
     try {
       if (!is_ours) {
-        write_report(tl::unexpected(Refusal{kWithdrawn, {}}));
+        write_report(not_done({kWithdrawn, {}}));
       } else if (cleans_up) {
         clean_up(request, write_report);
       } else {
         serve(request, config_, engine_version_, engine_, write_report);
       }
     } catch (...) {
-      write_report(tl::unexpected(Refusal{"engine", thrown_text()}));
+      write_report(not_done({"engine", thrown_text()}));
     }
     ::_exit(0);
   }
@@ -160,32 +180,15 @@ bool Service::start(const Request& request, bool cleans_up, SteadyTime now) {
   return true;
 }
 
-void Service::read_report(Worker& worker) {
-  std::string text(kMostReport, '\0');
+void Service::read_reports(Worker& worker) {
+  std::string text(2 * kMostReport, '\0');
   const ssize_t got = ::read(worker.report.get(), text.data(), text.size());
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (got > 0 && !worker.has_reported) {
-    worker.has_reported = true;
+  if (got > 0) {
     text.resize(static_cast<std::size_t>(got));
-    std::string_view rest = trim_end(text, "\n");
-    const std::string_view reason = take_until(rest, '\t');
-    Logger::Fields fields{{"request", word_of(worker.request.action)},
-                          {"job", worker.request.owner.job},
-                          {"uid", worker.request.owner.uid}};
-    if (reason == "ok") {
-      for (const char* name : {"bytes", "processes", "engine_ms", "hash_ms"})
-        fields.emplace_back(name, take_until(rest, '\t'));
-      log_.info("CHECKPOINT_DONE", "a request was served", fields);
-    } else if (reason == kWithdrawn) {
-      log_.info("CHECKPOINT_WITHDRAWN", "a request was removed from the spool before its turn",
-                fields);
-    } else {
-      fields.emplace_back("reason", printable(reason, 40));
-      fields.emplace_back("detail", printable(rest, 500));
-      log_.info("CHECKPOINT_NOT_DONE", "a request was not served; its directory says why", fields);
-    }
+    for (std::string_view rest = text; !rest.empty();) read_report(worker, take_until(rest, '\n'));
+    return;
   }
-  if (got > 0) return;
   ::kill(worker.pid, SIGKILL);  // it closes the pipe when it ends, and only then
   ::waitpid(worker.pid, nullptr, 0);
   worker.pid = 0;
@@ -193,6 +196,72 @@ void Service::read_report(Worker& worker) {
   log_.warning("CHECKPOINT_INTERRUPTED", "the process of a request was ended before its result",
                {{"request", word_of(worker.request.action)}, {"job", worker.request.owner.job}});
   interrupted_.push_back(worker.request);
+}
+
+void Service::read_report(Worker& worker, std::string_view text) {
+  worker.has_reported = true;
+  const bool resumes = worker.request.action == Action::kResume;
+  Record record;
+  record.scheduler = take_until(text, '\t');
+  record.user = take_until(text, '\t');
+  record.duration_ms = take_number<std::int64_t>(text);
+  const std::string_view what = take_until(text, '\t');
+  Logger::Fields fields{{"request", word_of(worker.request.action)},
+                        {"job", worker.request.owner.job},
+                        {"uid", worker.request.owner.uid}};
+  if (what == kEnded) {
+    record.action = "ended";
+    record.duration_ms.reset();
+    record.root_pid = take_number<pid_t>(text);
+    record.exit_code = take_number<int>(text);
+  } else if (what == kDone) {
+    record.action = resumes ? "restarted" : "made";
+    record.image_bytes = take_number<std::uint64_t>(text);
+    record.processes = take_number<std::uint64_t>(text);
+    const auto engine_ms = take_number<std::int64_t>(text);
+    const auto hash_ms = take_number<std::int64_t>(text);
+    record.root_pid = take_number<pid_t>(text);
+    record.tries = take_number<std::int64_t>(text);
+    record.manifest_sha256 = take_until(text, '\t');
+    record.image_path = worker.request.body.directory + "/" + kImage;
+    if (!resumes) record.frozen_ms = engine_ms;
+    fields.insert(fields.end(), {{"bytes", record.image_bytes},
+                                 {"processes", record.processes},
+                                 {"engine_ms", engine_ms},
+                                 {"hash_ms", hash_ms}});
+    log_.info("CHECKPOINT_DONE", "a request was served", fields);
+    if (record.root_pid == 0) return;  // nothing had to be done
+  } else if (record.reason = take_until(text, '\t'); record.reason == kWithdrawn) {
+    log_.info("CHECKPOINT_WITHDRAWN", "a request was removed from the spool before its turn",
+              fields);
+    return;
+  } else {
+    record.action = resumes ? "restart_failed" : "failed";
+    record.root_pid = worker.request.body.pid;
+    fields.emplace_back("reason", printable(record.reason, 40));
+    fields.emplace_back("detail", printable(take_until(text, '\t'), 500));
+    log_.info("CHECKPOINT_NOT_DONE", "a request was not served; its directory says why", fields);
+  }
+  record.job = worker.request.owner.job;
+  record.uid = worker.request.owner.uid;
+  write_record(std::move(record));
+}
+
+void Service::write_record(Record record) {
+  // What one user asks for another's job is not a fact about that job.
+  if (!records_ || record.scheduler.empty()) return;
+  record.time = system_clock().now();
+  record.node = process::host_name();
+  record.engine = engine_.name();
+  record.engine_version = engine_version_;
+  if (const auto written = records_->write(record); !written) {
+    log_.warning("CHECKPOINT_RECORD_DROPPED",
+                 "no record could be kept of a request; its job is not affected",
+                 {{"job", record.job},
+                  {"uid", record.uid},
+                  {"reason", written.error().message()},
+                  {"dropped", ++records_dropped_}});
+  }
 }
 
 void Service::end_late(SteadyTime now) {
@@ -224,7 +293,7 @@ void Service::run(int signals) {
     if (::read(signals, &signal, sizeof signal) == sizeof signal && signal.ssi_signo != SIGHUP)
       return;
     for (std::size_t i = 0; i < workers_.size(); ++i) {
-      if (fds[i + 2].revents != 0) read_report(workers_[i]);
+      if (fds[i + 2].revents != 0) read_reports(workers_[i]);
     }
     std::erase_if(workers_, [](const Worker& worker) { return worker.pid == 0; });
     end_late(steady_clock::now());

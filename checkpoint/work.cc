@@ -23,6 +23,7 @@
 #include "checkpoint/user_directory.h"
 #include "core/base/accounts.h"
 #include "core/base/ascii.h"
+#include "core/base/sha256.h"
 #include "core/base/text.h"
 
 namespace scriptorium::checkpoint {
@@ -32,8 +33,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using std::chrono::steady_clock;
 
-// The names that job scripts know.
-constexpr const char* kImage = "checkpoint";
+// The other names that job scripts know.
 constexpr const char* kNewImage = "checkpoint.tmp";
 constexpr const char* kSaved = "checkpoint_ok";
 constexpr const char* kRefused = "checkpoint_failed";
@@ -112,8 +112,8 @@ class Work {
   Outcome<void> enter_job() const;
   Outcome<Done> checkpoint();
   Outcome<Done> resume();
-  // After a resume that succeeded.
-  void wait_for_program() const;
+  // After a resume that succeeded. The exit code of a program that ended by itself.
+  std::optional<int> wait_for_program() const;
   // After a checkpoint that was refused: nothing is left that the job could wait for.
   bool program_has_ended() const { return !is_running(root_) || number_was_reused(request_); }
 
@@ -135,6 +135,7 @@ class Work {
   UniqueFd root_;          // of the tree that is to be saved
   std::string node_only_;  // Manifest::node_only
   pid_t program_ = 0;
+  std::int64_t tries_ = 0;  // of the engine, to restore it
 };
 
 Outcome<void> Work::open_directory() {
@@ -216,7 +217,7 @@ Outcome<Done> Work::checkpoint() {
 
   auto image = directory_->make_folder(kNewImage);
   if (!image) return refuse("directory", image.error().message());
-  Done done{.processes = tree->size()};
+  Done done{.processes = tree->size(), .root = request_.body.pid};
   const SteadyTime begin = steady_clock::now();
   auto dumped = engine_.dump(
       request_.body.pid, image->fd(), static_cast<std::uint64_t>(config_.max_image_bytes),
@@ -249,7 +250,9 @@ Outcome<void> Work::keep(const UserDirectory& image, Done& done) {
       .made = format_rfc3339(system_clock().now(), TimePrecision::kMilliseconds),
       .processes = done.processes,
       .files = *std::move(files)};
-  auto written = image.put(kManifestFile, manifest_text(manifest));
+  const std::string text = manifest_text(manifest);
+  done.manifest_sha256 = sha256_hex(text);
+  auto written = image.put(kManifestFile, text);
   if (written) written = sync_fd(image.fd(), kNewImage);
   for (std::int64_t n = config_.generations; n > 0 && written; --n) {
     if (!directory_->has(generation(n - 1))) continue;
@@ -305,6 +308,7 @@ Outcome<pid_t> Work::restore(const UserDirectory& image) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
   const SteadyTime last = std::min(steady_clock::now() + kPidPatience, deadline_);
   while (true) {
+    ++tries_;
     auto root = engine_.restore(image.fd(), deadline_);
     if (root) return root;
     end_descendants();
@@ -343,7 +347,7 @@ Outcome<Done> Work::resume() {
   if (!manifest) return tl::unexpected(manifest.error());
   if (auto other = mismatch(*manifest, this_machine(), engine_.name()))
     return tl::unexpected(*std::move(other));
-  Done done{.hash_ms = ms_since(begin)};
+  Done done{.hash_ms = ms_since(begin), .manifest_sha256 = manifest->sha256};
   for (const ImageFile& file : manifest->files) done.bytes += file.bytes;
 
   const SteadyTime restoring = steady_clock::now();
@@ -363,29 +367,31 @@ Outcome<Done> Work::resume() {
     return refuse("directory", written.error().message());
   }
   done.processes = *processes;
-  program_ = *root;
+  done.root = program_ = *root;
+  done.tries = tries_;
   directory_->unlock();
   return done;
 }
 
 // A program that a signal from outside has ended did not end by itself: the scheduler's time limit,
 // the next dump, or a user did that.
-void Work::wait_for_program() const {
+std::optional<int> Work::wait_for_program() const {
   int status = 0;
   while (true) {
     const pid_t ended = ::waitpid(-1, &status, 0);
     if (ended == program_) break;
-    if (ended < 0 && errno != EINTR) return;
+    if (ended < 0 && errno != EINTR) return std::nullopt;
   }
   const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   for (const int outside : {SIGKILL, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU}) {
-    if (signal == outside) return;
+    if (signal == outside) return std::nullopt;
   }
   const int code = signal == 0 ? WEXITSTATUS(status) : 128 + signal;
   // What fails here costs one life more, which then ends the same way. The newest image may not be
   // the one that was resumed.
   if (const auto image = directory_->open_folder(kImage))
     static_cast<void>(image->put(kExitCode, std::to_string(code) + "\n"));
+  return code;
 }
 
 void answer(const Request& request, const Outcome<Done>& outcome) {
@@ -405,6 +411,15 @@ Outcome<UserRecord> find_owner(const Request& request) {
   return **std::move(user);
 }
 
+// As root. Whose job it is, by the control group of its first process.
+WorkReport begin_report(const JobOwner& owner) {
+  WorkReport report;
+  report.user = owner.user;
+  if (const auto first = first_process(owner))
+    report.scheduler = scheduler_of(read_group_text(first->pid), owner);
+  return report;
+}
+
 Outcome<void> become(const UserRecord& user, Action action) {
   const EngineUse use = action == Action::kResume ? EngineUse::kRestore : EngineUse::kDump;
   if (auto became = become_owner(user, use); !became)
@@ -415,44 +430,61 @@ Outcome<void> become(const UserRecord& user, Action action) {
 
 }  // namespace
 
+WorkReport not_done(Refusal why) {
+  WorkReport report;
+  report.outcome = tl::unexpected(std::move(why));
+  return report;
+}
+
 void serve(const Request& request, const Config& config, const std::string& engine_version,
            Engine& engine, const Report& report) {
+  const SteadyTime begin = steady_clock::now();
   const auto user = find_owner(request);
-  if (!user) return report(tl::unexpected(user.error()));
+  if (!user) return report(not_done(user.error()));
   Request known = request;
   known.owner.user = user->name;
+  WorkReport result = begin_report(known.owner);
   Work work(known, config, engine_version, engine);
   const bool resumes = request.action == Action::kResume;
   const Outcome<void> entered = resumes ? work.enter_job() : Outcome<void>{};
   // Without becoming the owner, nothing of the owner's is touched.
-  if (const auto became = become(*user, request.action); !became)
-    return report(tl::unexpected(became.error()));
-  const Outcome<Done> outcome = !entered  ? tl::unexpected(entered.error())
-                                : resumes ? work.resume()
-                                          : work.checkpoint();
+  if (const auto became = become(*user, request.action); !became) {
+    result.outcome = tl::unexpected(became.error());
+    return report(result);
+  }
+  result.outcome = !entered  ? tl::unexpected(entered.error())
+                   : resumes ? work.resume()
+                             : work.checkpoint();
+  const Outcome<Done>& outcome = result.outcome;
   static_cast<void>(drop_capabilities());
   answer(known, outcome);
-  report(outcome);
+  result.duration_ms = ms_since(begin);
+  report(result);
   // A script that knows only checkpoint_ok would wait for its time limit.
   // Of two requests in one directory, the one that is at work may have ended the program to save
   // it.
   if (!outcome && !request.body.keeps_job &&
       (resumes || (outcome.error().reason != "busy" && work.program_has_ended())))
     end_job(known);
-  if (outcome && resumes) work.wait_for_program();
+  if (!outcome || !resumes) return;
+  result.exit_code = work.wait_for_program();
+  if (result.exit_code) report(result);
 }
 
 void clean_up(const Request& request, const Report& report) {
   const auto user = find_owner(request);
-  if (!user) return report(tl::unexpected(user.error()));
+  if (!user) return report(not_done(user.error()));
   Request known = request;
   known.owner.user = user->name;
-  if (const auto became = become(*user, request.action); !became)
-    return report(tl::unexpected(became.error()));
+  WorkReport result = begin_report(known.owner);
+  if (const auto became = become(*user, request.action); !became) {
+    result.outcome = tl::unexpected(became.error());
+    return report(result);
+  }
   static_cast<void>(drop_capabilities());
-  const Outcome<Done> outcome = refuse("interrupted", "the service's process for it was ended");
-  answer(known, outcome);
-  report(outcome);
+  result.outcome = refuse("interrupted", "the service's process for it was ended");
+  answer(known, result.outcome);
+  report(result);
   if (!request.body.keeps_job &&
       (request.action == Action::kResume || !is_running(open_process(request.body.pid)) ||
        number_was_reused(known)))

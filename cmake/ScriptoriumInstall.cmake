@@ -1,13 +1,14 @@
 # What `cmake --install` puts where. A component is a package: scriptorium (the command, its plugins that need no further
 # library, documentation, unit), scriptorium-NAME for each plugin named here, scriptorium-web
-# (the query service's units), scriptorium-checkpoint (the checkpoint service), scriptorium-dev (headers, library, CMake files).
+# (the query service's units), scriptorium-checkpoint (the checkpoint service and the source of its records), scriptorium-dev (headers, library, CMake files).
 # Nothing goes to /etc: the packages, or you, take the configuration from share/scriptorium/config.
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME scriptorium)
 set(SCRIPTORIUM_OWN_PACKAGE elasticsearch kafka usage CACHE STRING "Plugins that are packages of their own")
 set(SCRIPTORIUM_UNIT_DIR lib/systemd/system CACHE STRING "Where below the prefix systemd's units go")
 
 function(scriptorium_component out name)
-  if(name IN_LIST SCRIPTORIUM_OWN_PACKAGE)
+  # The source checkpoint is in the package of the service whose records it takes.
+  if(name IN_LIST SCRIPTORIUM_OWN_PACKAGE OR name STREQUAL "checkpoint")
     set(${out} scriptorium-${name} PARENT_SCOPE)
   else()
     set(${out} scriptorium PARENT_SCOPE)
@@ -74,6 +75,7 @@ function(scriptorium_install_rest)
           COMPONENT scriptorium-web)
   install(TARGETS scriptorium-checkpointd scriptorium-run RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT scriptorium-checkpoint)
   scriptorium_install_unit(packaging/systemd/scriptorium-checkpointd.service scriptorium-checkpoint)
+  scriptorium_install_unit(packaging/systemd/checkpoint.conf scriptorium-checkpoint ${share}/systemd)
   install(FILES packaging/checkpoint.toml DESTINATION ${share}/config COMPONENT scriptorium-checkpoint)
   install(FILES packaging/man/scriptorium-checkpointd.8 DESTINATION ${CMAKE_INSTALL_MANDIR}/man8
           COMPONENT scriptorium-checkpoint)

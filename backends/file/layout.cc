@@ -163,9 +163,9 @@ std::string record_word(const Event& event) {
   if (event.kind == "usage.job") return "usage.json";
   std::string word = event.kind;
   std::replace(word.begin(), word.end(), '.', '-');
-  if (event.kind == "usage.node" || event.kind == "usage.sample")
-    word += '-' + safe_value(event.host);
-  if (event.kind == "usage.sample") {
+  const bool is_one_of_many = event.kind == "usage.sample" || event.kind == "job.checkpoint";
+  if (event.kind == "usage.node" || is_one_of_many) word += '-' + safe_value(event.host);
+  if (is_one_of_many) {
     std::string time = format_rfc3339(event.time, TimePrecision::kMilliseconds);
     std::erase_if(time, [](char c) { return c == '-' || c == ':'; });
     word += '-' + time;
@@ -470,7 +470,7 @@ Layout::Search Layout::search(const Values& values, const std::vector<Field>& ex
   for (const Component& component : directories_) result.directories.push_back(pattern(component));
   result.stem = pattern(stem_).glob;
   result.endings = endings();
-  result.record_begin = before_record() + "usage";
+  result.record_begins = {before_record() + "usage", before_record() + "job-checkpoint"};
   result.record_end = ".json" + after_record();
   return result;
 }
@@ -488,9 +488,10 @@ std::optional<Layout::Search::Match> Layout::Search::match(
     return dot != std::string_view::npos && is_all_digits(body.substr(dot + 1)) &&
            glob_match(stem, body.substr(0, dot));
   };
-  if (const auto mark = name.rfind(record_begin);
-      mark != std::string_view::npos && name.ends_with(record_end)) {
-    const char next = name[std::min(mark + record_begin.size(), name.size() - 1)];
+  for (const std::string& begin : record_begins) {
+    const auto mark = name.rfind(begin);
+    if (mark == std::string_view::npos || !name.ends_with(record_end)) continue;
+    const char next = name[std::min(mark + begin.size(), name.size() - 1)];
     if ((next == '.' || next == '-') && is_body(name.substr(0, mark)))
       return Match{FileKind::kMetadata, std::string(name)};
   }

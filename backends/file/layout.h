@@ -34,8 +34,9 @@ inline constexpr std::size_t kMaxValueBytes = 64;
 inline constexpr std::size_t kMaxComponentBytes = 200;
 
 // The name of an event that is not a job script: one file, its record, beside the job's script.
-// "usage.json" for usage.job; "usage-node-n1.json" and "usage-sample-n1-20261121T012622.364Z.json",
-// because a job has one for each node and each time; for any other kind its words with dashes.
+// "usage.json" for usage.job; "usage-node-n1.json", "usage-sample-n1-20261121T012622.364Z.json" and
+// "job-checkpoint-n1-20261121T012622.364Z.json", because a job has one for each node and each time;
+// for any other kind its words with dashes.
 std::string record_word(const Event& event);
 
 inline constexpr unsigned kMaxSlots = 10'000;
@@ -85,8 +86,9 @@ class Layout {
     std::vector<Pattern> directories;
     std::string stem;
     std::array<std::string, 3> endings;
-    std::string record_begin;  // ".usage" and, at the end, ".json": the ending of a record that is
-                               // no job script's
+    // ".usage" or ".job-checkpoint" and, at the end, ".json": the ending of a record that is not a
+    // job script's.
+    std::array<std::string, 2> record_begins;
     std::string record_end;
 
     // The stem with its slot ("4711-md.2") if the name is one that this search looks for.

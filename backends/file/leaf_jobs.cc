@@ -128,7 +128,7 @@ class LeafReader {
     for (const std::string& name : records) {
       const auto event = event_at(directory, name);
       if (!event || (event->kind != "usage.job" && event->kind != "job.life" &&
-                     event->kind != "usage.node")) {
+                     event->kind != "usage.node" && event->kind != "job.checkpoint")) {
         continue;
       }
       LeafJob& job = job_of(*event);

@@ -19,6 +19,9 @@ std::string show_text(const StoredCapture& capture, const Searchable::Record* re
 // Lives, outcome, use, findings and family, one indented line each; "" if nothing is known.
 std::string use_text(const Searchable::Record& record, const Console& console);
 
+// When its program was saved and resumed, a line each; "" if it never was.
+std::string chain_text(const Searchable::Record& record, const Console& console);
+
 // For programs.
 Json show_json(const StoredCapture& capture, const Searchable::Record* record);
 

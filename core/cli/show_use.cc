@@ -57,6 +57,7 @@ std::string use_text(const Searchable::Record& record, const Console& console) {
         add_line(text, "life " + std::to_string(++number), outcome_text(life, console));
     }
   }
+  text += chain_text(record, console);
   if (job.family)
     add_line(text, "family",
              std::to_string(*job.family) + "; its runs: scriptorium history " + printable(job.id));

@@ -11,7 +11,8 @@ TEST(CheckpointConfigTest, ReadsEveryKey) {
   Problems problems;
   const Config config = parse_config(
       "spool = \"/s\"\ncriu = \"/c\"\nmax_image_bytes = \"2GiB\"\ntime_limit_seconds = \"5m\"\n"
-      "dumps_at_a_time = 3\ngenerations = 4\nrequests_per_minute = 5\n",
+      "dumps_at_a_time = 3\ngenerations = 4\nrequests_per_minute = 5\n"
+      "records = \"\"\nrecords_group = \"archive\"\n",
       "checkpoint.toml", problems);
   EXPECT_TRUE(problems.empty());
   EXPECT_EQ(config.spool, "/s");
@@ -21,6 +22,8 @@ TEST(CheckpointConfigTest, ReadsEveryKey) {
   EXPECT_EQ(config.dumps_at_a_time, 3);
   EXPECT_EQ(config.generations, 4);
   EXPECT_EQ(config.requests_per_minute, 5);
+  EXPECT_EQ(config.records, "");
+  EXPECT_EQ(config.records_group, "archive");
 }
 
 TEST(CheckpointConfigTest, ReportsEveryProblemWithItsLine) {

@@ -76,6 +76,16 @@ TEST(JobGroupTest, RefusesOtherJobsAndForgedPaths) {
     EXPECT_EQ(is_in_job(c.text, kAlice), c.is_in_job) << c.text;
 }
 
+TEST(JobGroupTest, NamesTheSchedulerOfTheOwnersJobOnly) {
+  EXPECT_EQ(scheduler_of("6:freezer:/slurm/uid_1000/job_34/step_batch\n", kAlice), "slurm");
+  EXPECT_EQ(scheduler_of("9:cpu:/x\n3:cpuset:/oar/alice_34\n", kAlice), "oar");
+  EXPECT_EQ(scheduler_of("0::/oar.slice/oar-u1000.slice/oar-u1000-j34.slice/s\n", kAlice), "oar");
+  EXPECT_EQ(scheduler_of("0::/system.slice/slurmstepd.scope/job_34/step_batch/user\n", kAlice),
+            "slurm");
+  EXPECT_EQ(scheduler_of("6:freezer:/slurm/uid_1000/job_35/step_batch\n", kAlice), "");
+  EXPECT_EQ(scheduler_of("", kAlice), "");
+}
+
 TEST(JobGroupTest, NamesTheGroupsThatAProcessIsEnteredInto) {
   const std::string mounts =
       "30 24 0:26 / /sys/fs/cgroup/cpuset rw,relatime - cgroup cgroup rw,cpuset\n"

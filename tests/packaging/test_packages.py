@@ -205,7 +205,7 @@ def test_the_checkpoint_service_needs_no_other_package_and_says_what_a_node_lack
     # What the configuration shows as its defaults can be used.
     config = root.file("/etc/scriptorium/checkpoint.toml")
     shown, count = re.subn(r"(?m)^# (\w+ = )", r"\1", config.read_text())
-    assert count == 7
+    assert count == 9
     root.file("/root/shown.toml").write_text(shown)
     again = root.try_run("scriptorium-checkpointd", "--config", "/root/shown.toml", "check")
     assert (again.returncode, again.stdout, again.stderr) == (69, check.stdout, "")

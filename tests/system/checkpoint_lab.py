@@ -2,6 +2,7 @@
 run as users, and the service. A test does what a scheduler does: signal, exit 99, cancel."""
 
 import contextlib
+import grp
 import itertools
 import json
 import os
@@ -26,6 +27,8 @@ n=0; [ ! -e fake-criu.json ] || n=$(tail -n 1 lines 2>/dev/null || echo 0)
 while [ ! -e stop ]; do n=$((n + 1)); echo $n >> lines; sleep 0.05; done
 exit 7
 """
+# A group that neither root nor the users of the tests are in.
+RECORDS_GID = pwd.getpwnam("nobody").pw_gid
 _numbers = itertools.count(os.getpid() * 1000 + 1)
 
 
@@ -102,9 +105,9 @@ def is_running(pid):
 class Job:
     """One life: `command` as the user, in the job's control group and directory."""
 
-    def __init__(self, node, user, directory, command, layout=slurm_v1):
+    def __init__(self, node, user, directory, command, layout=slurm_v1, job_id=None):
         self.user, self.directory = user, directory
-        self.id = next(_numbers)
+        self.id = job_id or next(_numbers)
         self.group = layout(user, self.id)
         make_group(self.group)
         if layout is oar_v1:  # as OAR's job_resource_manager_cgroups.pl does
@@ -147,6 +150,7 @@ class Node:
     def __init__(self, work, criu):
         self.work, self.criu = work, criu
         self.spool = work / "requests"
+        self.records = work / "records"
         self.groups, self.jobs = [], []
         self.log_file = work / "checkpointd.log"
         self.process = None
@@ -156,7 +160,8 @@ class Node:
     # ---- the service -----------------------------------------------------------------------------
     def start(self, by=(), **keys):
         config = self.work / "checkpoint.toml"
-        keys = {"spool": str(self.spool), "criu": str(self.criu), **keys}
+        keys = {"spool": str(self.spool), "criu": str(self.criu), "records": str(self.records),
+                "records_group": grp.getgrgid(RECORDS_GID).gr_name, **keys}
         config.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in keys.items()))
         begun = self.log_file.stat().st_size if self.log_file.exists() else 0
         with open(self.log_file, "ab") as log:
@@ -206,8 +211,9 @@ class Node:
         (directory / "fake-criu.json").write_text(json.dumps(orders))
         self.give(user, directory / "fake-criu.json")
 
-    def job(self, user, directory, *command, layout=slurm_v1):
-        job = Job(self, user, directory, command or ["./job.sh"], layout)
+    def job(self, user, directory, *command, layout=slurm_v1, job_id=None):
+        """`job_id`: of the life before, as Slurm submits a job again; OAR gives a new one."""
+        job = Job(self, user, directory, command or ["./job.sh"], layout, job_id)
         self.jobs.append(job)
         return job
 

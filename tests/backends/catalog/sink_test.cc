@@ -347,6 +347,41 @@ TEST_F(CatalogSinkTest, ReadingsOfNodesOfTasksAreKeptAndAreNoJobsOfTheirOwn) {
   expect_jobs({"7", "8", "900"});
 }
 
+TEST_F(CatalogSinkTest, CheckpointsAreRecordsOfTheirJobAlsoThoseBeforeItsScript) {
+  const Event job = job_at("7", 0);
+  std::vector<Event> steps;
+  for (const int number : {1, 2, 3}) {
+    Event step = usage_event(job, "RUNNING", number);
+    step.kind = "job.checkpoint";
+    step.time.nanoseconds += number * (600 * kSecond);
+    step.job.name.reset();
+    step.extra_json =
+        R"({"checkpoint":{"action":"made","image_bytes":)" + std::to_string(number) + "}}";
+    steps.push_back(step);
+  }
+  ASSERT_NO_FATAL_FAILURE(deliver({shared(steps[0])}));
+  ASSERT_NO_FATAL_FAILURE(deliver({shared(job), shared(steps[1])}));
+  ASSERT_NO_FATAL_FAILURE(deliver({shared(steps[2]), shared(usage_event(job, "COMPLETED"))}));
+  ASSERT_NO_FATAL_FAILURE(deliver({shared(steps[1])}));  // once more, after a crash
+  sink().stop(SteadyTime::max());
+  EXPECT_EQ(test_support::move_all_segments(config_.root), "");
+  restart();
+  const auto records = sink().searchable()->get({.id = "7"}, {}, 10);
+  ASSERT_TRUE(records && records->size() == 1);
+  EXPECT_EQ((*records)[0].job.state, "COMPLETED");
+  EXPECT_EQ((*records)[0].job.lives, 1U);
+  std::set<std::string> found;
+  for (const auto& event : (*records)[0].later) {
+    if (event->kind == "job.checkpoint") found.insert(event->extra_json);
+  }
+  ASSERT_EQ((*records)[0].later.size(), 4U);
+  for (const Event& step : steps) {
+    EXPECT_TRUE(found.contains(step.extra_json));
+    expect_fetched(step);
+  }
+  expect_sound();
+}
+
 TEST_F(CatalogSinkTest, UseJoinsTheSubmissionOfItsTimeIfAnIdIsUsedTwice) {
   const Event first = job_at("7", 0);
   const Event second = job_at("7", 86'400, "#!/bin/sh\nsecond\n");

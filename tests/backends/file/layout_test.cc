@@ -232,7 +232,9 @@ TEST(LayoutTest, UsageLiesBesideTheScriptUnderAnEndingOfItsOwn) {
   EXPECT_EQ(path("xdmod", "usage.job"), "20261121/4711.usage.json");
   EXPECT_EQ(path("{job_id}/{ext}", "usage.job"), "4711/usage.json");
   EXPECT_EQ(path("{job_id}.sh", "usage.job"), "4711.sh.usage.json") << "never the name of a script";
-  EXPECT_EQ(path("user-month", "job.checkpoint"), "alice/2026/11/4711-md.job-checkpoint.json");
+  EXPECT_EQ(path("user-month", "job.checkpoint"),
+            "alice/2026/11/4711-md.job-checkpoint-n1-20261121T012622.364Z.json");
+  EXPECT_EQ(path("user-month", "job.life"), "alice/2026/11/4711-md.job-life.json");
 }
 
 TEST(LayoutTest, ANodesNameCannotLeaveItsFolder) {
@@ -253,7 +255,7 @@ TEST(LayoutTest, SearchFindsUsageWhateverIsKeptOfScripts) {
     const auto layout = Layout::parse(text);
     ASSERT_TRUE(layout) << text;
     const auto search = layout->search("4711");
-    for (const char* kind : {"usage.job", "usage.node", "usage.sample"}) {
+    for (const char* kind : {"usage.job", "usage.node", "usage.sample", "job.checkpoint"}) {
       for (const unsigned slot : {1U, 2U}) {
         const std::string name = layout->place(usage_event(kind)).name(FileKind::kMetadata, slot);
         const auto match = search.match(name, {FileKind::kScript});

@@ -119,6 +119,29 @@ TEST_F(FileSearchTest, JoinsWhatLaterEventsSay) {
   EXPECT_EQ((*records)[1].later[0]->kind, "usage.job");
 }
 
+TEST_F(FileSearchTest, GivesTheCheckpointsOfAJobWithIt) {
+  const Event one = job("1", "2026-11-01T00:00:00Z", "alice", "a\n");
+  std::vector<Event> events = {one};
+  for (const std::string time : {"2026-11-01T01:00:00Z", "2026-11-01T02:00:00Z"}) {
+    Event step = use_of(one, "RUNNING", time);
+    step.kind = "job.checkpoint";
+    step.time = *parse_rfc3339(time);
+    step.job.name.reset();
+    step.id = event_id({one.id, time});
+    step.extra_json = R"({"checkpoint":{"action":"made"}})";
+    events.push_back(step);
+  }
+  store(events);
+  const auto records = search_->get({.id = "1"}, {}, 10);
+  ASSERT_TRUE(records && records->size() == 1);
+  EXPECT_FALSE((*records)[0].job.state);
+  ASSERT_EQ((*records)[0].later.size(), 2u);
+  for (const auto& step : (*records)[0].later) {
+    EXPECT_EQ(step->kind, "job.checkpoint");
+    EXPECT_EQ(step->extra_json, R"({"checkpoint":{"action":"made"}})");
+  }
+}
+
 TEST_F(FileSearchTest, ShowsAJobOfWhichOnlyTheUseIsKnown) {
   store({use_of(job("9", "2026-11-01T00:00:00Z", "alice", "a"), "FAILED", "2026-11-02T00:00:00Z")});
   EXPECT_EQ(ids(test::field_query(QueryField::kUser, "alice")), (Ids{"9"}));

@@ -1,0 +1,190 @@
+#include "schedulers/checkpoint/source.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "core/api/kit/path_option.h"
+#include "core/base/file.h"
+#include "core/base/stop_signal.h"
+#include "core/base/text.h"
+#include "schedulers/checkpoint/parse.h"
+
+namespace scriptorium::checkpoint_records {
+namespace {
+
+constexpr std::size_t kMostEventsOfAWrite = 256;
+// Of a folder that is not there yet, and so cannot be watched.
+constexpr std::chrono::milliseconds kRetry{5'000};
+
+const Schema<RecordsConfig>& schema() {
+  static const Schema<RecordsConfig> kSchema{
+      option("folder", &RecordsConfig::folder,
+             "The service's option records: the folder into which it writes; an absolute path."),
+  };
+  return kSchema;
+}
+
+Result<std::vector<std::string>> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  std::filesystem::directory_iterator entry(folder, error);
+  for (const std::filesystem::directory_iterator end; !error && entry != end;
+       entry.increment(error)) {
+    std::string name = entry->path().filename();
+    if (!name.starts_with('.')) names.push_back(std::move(name));  // that is being written
+  }
+  if (error) return system_error("list " + folder, error.value());
+  std::ranges::sort(names);  // the order of what happened
+  return names;
+}
+
+Result<void> check_file(const struct stat& file, uid_t owner) {
+  const auto wrong = [](const char* what) { return Error{ErrorKind::kPermanent, what}; };
+  if (!S_ISREG(file.st_mode)) return wrong("it is not a regular file");
+  if (file.st_uid != owner) return wrong("it does not belong to the folder's owner");
+  if (file.st_nlink != 1) return wrong("it has a second name");
+  if (file.st_size > static_cast<off_t>(kMostRecordBytes)) return wrong("it is too large");
+  return {};
+}
+
+// kPermanent: it is not a record.
+Result<std::string> read_record(int directory, const std::string& name) {
+  struct stat folder{};
+  struct stat file{};
+  if (::fstat(directory, &folder) != 0 ||
+      ::fstatat(directory, name.c_str(), &file, AT_SYMLINK_NOFOLLOW) != 0)
+    return system_error(name, errno);
+  if (auto good = check_file(file, folder.st_uid); !good) return good.error();
+  const UniqueFd open(
+      ::openat(directory, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (!open || ::fstat(open.get(), &file) != 0) return system_error(name, errno);
+  if (auto good = check_file(file, folder.st_uid); !good) return good.error();
+  return read_fd(open.get(), kMostRecordBytes + 1);
+}
+
+}  // namespace
+
+std::vector<OptionInfo> describe() { return schema().options(); }
+
+RecordsConfig read_config(const Table& table, Problems& problems) {
+  RecordsConfig config = schema().parse(table, problems);
+  check_absolute_path(table, "folder", problems);
+  return config;
+}
+
+RecordsSource::RecordsSource(RecordsConfig config, const PluginContext& context,
+                             std::chrono::milliseconds rescan)
+    : config_(std::move(config)), context_(context), rescan_(rescan) {}
+
+Result<void> RecordsSource::run(EventWriter& writer, std::stop_token stop, bool once) {
+  if (once) return collect(writer, stop);
+  const StopSignal signal(stop);
+  const UniqueFd notify(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
+  while (!stop.stop_requested()) {
+    // Before the folder is read, so that no record can come in between. Of one that is watched
+    // already it changes nothing.
+    const bool is_watched =
+        ::inotify_add_watch(notify.get(), config_.folder.c_str(), IN_MOVED_TO | IN_ONLYDIR) >= 0;
+    if (auto done = collect(writer, stop); !done) return done;
+    std::array<pollfd, 2> fds = {{{signal.fd(), POLLIN, 0}, {notify.get(), POLLIN, 0}}};
+    ::poll(fds.data(), fds.size(), static_cast<int>((is_watched ? rescan_ : kRetry).count()));
+    std::array<char, 4096> hints{};
+    while (::read(notify.get(), hints.data(), hints.size()) > 0) {
+    }
+  }
+  return {};
+}
+
+Result<void> RecordsSource::collect(EventWriter& writer, const std::stop_token& stop) {
+  const UniqueFd directory(::open(config_.folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const int error = errno;
+  const auto names =
+      directory ? names_in(config_.folder)
+                : Result<std::vector<std::string>>(system_error("open " + config_.folder, error));
+  if (!names) {
+    note_unusable(config_.folder, names.error());
+    return {};
+  }
+  repeats_.forget(config_.folder);
+  std::erase_if(left_,
+                [&](const std::string& name) { return !std::ranges::binary_search(*names, name); });
+  std::vector<Read> batch;
+  for (const std::string& name : *names) {
+    if (stop.stop_requested()) break;
+    if (left_.contains(name)) {
+      remove(directory.get(), name);
+      continue;
+    }
+    const auto text = read_record(directory.get(), name);
+    if (!text && text.error().kind() == ErrorKind::kVanished) continue;
+    if (!text && text.error().kind() != ErrorKind::kPermanent) {
+      note_unusable(name, text.error());
+      continue;
+    }
+    auto event = text ? parse_record(*text, context_.cluster) : text.error();
+    if (event) {
+      batch.push_back({name, *std::move(event)});
+      if (batch.size() < kMostEventsOfAWrite) continue;
+      if (auto done = write(writer, directory.get(), std::exchange(batch, {})); !done) return done;
+      continue;
+    }
+    context_.log.warning("CHECKPOINT_RECORD_REFUSED",
+                         "a file that is not a record of the checkpoint service is removed",
+                         {{"source", context_.name},
+                          {"file", printable(name)},
+                          {"reason", printable(event.error().message())}});
+    status_.with([](Status& status) { ++status.refused; });
+    remove(directory.get(), name);
+  }
+  return write(writer, directory.get(), std::move(batch));
+}
+
+Result<void> RecordsSource::write(EventWriter& writer, int directory, std::vector<Read> batch) {
+  if (batch.empty()) return {};
+  std::vector<Event> events;
+  events.reserve(batch.size());
+  for (Read& read : batch) events.push_back(std::move(read.event));
+  if (auto written = writer.write(std::move(events)); !written) return written;
+  status_.with([&](Status& status) { status.records += batch.size(); });
+  for (const Read& read : batch) remove(directory, read.name);
+  return {};
+}
+
+void RecordsSource::remove(int directory, const std::string& name) {
+  if (::unlinkat(directory, name.c_str(), 0) == 0 || errno == ENOENT ||
+      (errno == EISDIR && ::unlinkat(directory, name.c_str(), AT_REMOVEDIR) == 0)) {
+    left_.erase(name);
+  } else {
+    const int error = errno;
+    left_.insert(name);
+    note_unusable(name, system_error("remove", error));
+  }
+  status_.with([&](Status& status) { status.not_removed = left_.size(); });
+}
+
+void RecordsSource::note_unusable(const std::string& name, const Error& why) {
+  if (!repeats_.allows(name, context_.clock.steady())) return;
+  context_.log.warning(
+      "CHECKPOINT_RECORDS_UNREADABLE",
+      "records of the checkpoint service cannot be collected; tried again",
+      {{"source", context_.name}, {"file", printable(name)}, {"reason", printable(why.message())}});
+}
+
+std::string RecordsSource::status_json() const {
+  const Status status = status_.with([](const Status& s) { return s; });
+  return nlohmann::ordered_json{
+      {"records", status.records}, {"refused", status.refused}, {"not_removed", status.not_removed}}
+      .dump();
+}
+
+}  // namespace scriptorium::checkpoint_records
