@@ -1,5 +1,6 @@
 #include "checkpoint/request.h"
 
+#include <algorithm>
 #include <climits>
 
 #include "core/base/ascii.h"
@@ -43,6 +44,9 @@ Result<RequestBody> parse_request_body(Action action, std::string_view text) {
     const std::string_view option = take_until(rest, '\n');
     body.runs_on = body.runs_on || option == "runs_on";
     body.keeps_job = body.keeps_job || option == "keep_job";
+    if (option.starts_with("keep "))
+      body.keep =
+          std::max<std::int64_t>(0, parse_number<std::int64_t>(option.substr(5)).value_or(0));
   }
   if (action == Action::kCheckpoint) {
     if (newline == std::string_view::npos)

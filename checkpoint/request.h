@@ -18,6 +18,7 @@
 // Lines before the directory may be options, which scriptorium-run writes. Others are ignored.
 //
 //   runs_on           the program is saved and runs on
+//   keep N            of the images, the newest included; not more than `generations`
 //   keep_job          the job is not ended when nothing is left to run: its script knows what to do
 namespace scriptorium::checkpoint {
 
@@ -39,6 +40,7 @@ struct RequestBody {
   std::string directory;
   bool runs_on = false;
   bool keeps_job = false;
+  std::int64_t keep = 0;  // 0 = as many as the configuration allows
 };
 // As the scripts' authors expect: the first line is the pid, the last one the directory, which is
 // absolute. kPermanent says what is wrong.

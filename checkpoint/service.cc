@@ -68,17 +68,24 @@ Number take_number(std::string_view& rest) {
   return parse_number<Number>(take_until(rest, '\t')).value_or(0);
 }
 
-// In the child: nothing of the service's is left but standard error.
-void leave_service(int report) {
+constexpr int kReportFd = 3;
+constexpr int kBegunFd = 4;
+// In the child: nothing of the service's is left but standard error, the report and the request's
+// file. False: it has none.
+bool leave_service(int report, int begun) {
   ::setsid();
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  if (report != 3) ::dup2(report, 3);
-  ::fcntl(3, F_SETFD, FD_CLOEXEC);
+  // Copies first: either may have the other's number.
+  report = ::fcntl(report, F_DUPFD_CLOEXEC, kBegunFd + 1);
+  begun = ::fcntl(begun, F_DUPFD_CLOEXEC, kBegunFd + 1);
+  ::dup3(report, kReportFd, O_CLOEXEC);
+  const bool has_begun = begun >= 0 && ::dup3(begun, kBegunFd, O_CLOEXEC) >= 0;
 #ifdef SYS_close_range
-  ::syscall(SYS_close_range, 4U, ~0U, 0U);
+  ::syscall(SYS_close_range, has_begun ? kBegunFd + 1U : kBegunFd + 0U, ~0U, 0U);
 #endif
+  return has_begun;
 }
 
 }  // namespace
@@ -113,14 +120,21 @@ void Service::accept(const SpoolRequest& taken) {
   if (taken.stat.owner == 0) return refuse("it is root's");
   auto body = parse_request_body(taken.name.action, taken.text);
   if (!body) return refuse(body.error().message());
+  Request request{.kept = taken.kept,
+                  .action = taken.name.action,
+                  .owner = {taken.name.job, taken.stat.owner, {}},
+                  .body = *std::move(body),
+                  .written_ns = taken.stat.mtime_ns};
+  if (taken.is_begun) return interrupt(request);
   if (queue_.is_full(taken.stat.owner)) return refuse("too many requests of this user");
-  const auto unneeded = queue_.add({.kept = taken.kept,
-                                    .action = taken.name.action,
-                                    .owner = {taken.name.job, taken.stat.owner, {}},
-                                    .body = *std::move(body),
-                                    .written_ns = taken.stat.mtime_ns},
-                                   requests(true));
+  const auto unneeded = queue_.add(std::move(request), requests(true));
   if (unneeded) spool_.remove(unneeded->kept);
+}
+
+void Service::interrupt(const Request& request) {
+  log_.warning("CHECKPOINT_INTERRUPTED", "the process of a request was ended before its result",
+               {{"request", word_of(request.action)}, {"job", request.owner.job}});
+  interrupted_.push_back(request);
 }
 
 void Service::start_due(SteadyTime now) {
@@ -149,12 +163,14 @@ bool Service::start(const Request& request, bool cleans_up, SteadyTime now) {
     return false;
   }
   if (pid == 0) {
-    // From here on it is not in the spool: no later start of the service begins it a second time.
-    const bool is_ours = cleans_up || request.kept.empty() || spool_.remove(request.kept);
-    leave_service(write_end.get());
-    const Report write_report = [](const WorkReport& report) {
+    // From here on no later start of the service begins it a second time.
+    const UniqueFd begun = spool_.begin(request.kept);
+    const bool is_ours = cleans_up || request.kept.empty() || begun;
+    const bool has_begun = leave_service(write_end.get(), begun.get());
+    const Report write_report = [has_begun](const WorkReport& report) {
+      if (has_begun) Spool::mark_done(kBegunFd);
       const std::string text = report_text(report);
-      static_cast<void>(::write(3, text.data(), text.size()));
+      static_cast<void>(::write(kReportFd, text.data(), text.size()));
     };
     try {
       if (!is_ours) {
@@ -185,6 +201,7 @@ void Service::read_reports(Worker& worker) {
   const ssize_t got = ::read(worker.report.get(), text.data(), text.size());
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (got > 0) {
+    if (!worker.has_reported) spool_.remove(worker.request.kept);
     text.resize(static_cast<std::size_t>(got));
     for (std::string_view rest = text; !rest.empty();) read_report(worker, take_until(rest, '\n'));
     return;
@@ -193,9 +210,7 @@ void Service::read_reports(Worker& worker) {
   ::waitpid(worker.pid, nullptr, 0);
   worker.pid = 0;
   if (worker.has_reported || worker.cleans_up) return;
-  log_.warning("CHECKPOINT_INTERRUPTED", "the process of a request was ended before its result",
-               {{"request", word_of(worker.request.action)}, {"job", worker.request.owner.job}});
-  interrupted_.push_back(worker.request);
+  interrupt(worker.request);
 }
 
 void Service::read_report(Worker& worker, std::string_view text) {

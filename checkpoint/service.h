@@ -40,6 +40,8 @@ class Service {
   };
 
   void accept(const SpoolRequest& request);
+  // Its directory will say so.
+  void interrupt(const Request& request);
   void start_due(SteadyTime now);
   // False: no process can be had for it now.
   bool start(const Request& request, bool cleans_up, SteadyTime now);

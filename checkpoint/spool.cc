@@ -1,6 +1,7 @@
 #include "checkpoint/spool.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/inotify.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include <cerrno>
 #include <chrono>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "checkpoint/folder.h"
@@ -21,6 +23,13 @@ constexpr std::chrono::seconds kUnchangedFor{1};
 // Incomplete requests. A node has fewer jobs.
 constexpr std::ptrdiff_t kMostPendingOfOneUser = 1000;
 constexpr const char* kAccepted = ".accepted";
+constexpr std::string_view kBegun = "begun.";
+// A file's mode can be changed by its owner, with whichever descriptor. No request has this bit.
+constexpr mode_t kDoneMode = S_ISVTX;
+
+std::string begun_name(const std::string& kept) {
+  return kept.starts_with(kBegun) ? kept : std::string(kBegun) + kept;
+}
 
 std::optional<FileStat> stat_at(int directory, const std::string& file) {
   struct stat found{};
@@ -37,8 +46,13 @@ std::optional<FileStat> stat_at(int directory, const std::string& file) {
 // Nothing where another try may succeed: it is gone, or the process has too many files open.
 std::optional<SpoolRequest> read_request(int directory, const std::string& file,
                                          const RequestName& name) {
-  SpoolRequest request{
-      .file = file, .kept = {}, .name = name, .stat = {}, .text = {}, .problem = {}};
+  SpoolRequest request{.file = file,
+                       .kept = {},
+                       .name = name,
+                       .stat = {},
+                       .text = {},
+                       .problem = {},
+                       .is_begun = {}};
   const UniqueFd fd(
       ::openat(directory, file.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   if (!fd) {
@@ -154,17 +168,30 @@ std::optional<SpoolRequest> Spool::take_complete(const std::string& file, const 
   return request;
 }
 
-std::vector<SpoolRequest> Spool::take_accepted() const {
+std::vector<SpoolRequest> Spool::take_accepted() {
   std::vector<SpoolRequest> taken;
-  const auto names = names_in(accepted_.get());
-  if (!names) return taken;
-  for (const std::string& file : *names) {
-    const auto name = parse_request_name(file.substr(file.find('.') + 1));
+  std::vector<std::string> files = std::exchange(served_elsewhere_, {});
+  if (std::exchange(is_first_take_, false)) {
+    if (auto names = names_in(accepted_.get())) files = *std::move(names);
+  }
+  for (const std::string& file : files) {
+    const bool is_begun = file.starts_with(kBegun);
+    const auto name =
+        parse_request_name(file.substr(file.find('.', is_begun ? kBegun.size() : 0) + 1));
     if (!name) continue;
+    // Before the mark is read, as its process can end in between.
+    const bool is_served = is_begun && !begin(file);
     auto request = read_request(accepted_.get(), file, *name);
     if (!request) continue;
-    request->kept = file;
-    taken.push_back(*std::move(request));
+    if (is_begun && (request->stat.mode & kDoneMode) != 0) {
+      remove(file);
+    } else if (is_served) {
+      served_elsewhere_.push_back(file);
+    } else {
+      request->kept = file;
+      request->is_begun = is_begun;
+      taken.push_back(*std::move(request));
+    }
   }
   std::ranges::sort(taken, {}, [](const SpoolRequest& request) { return request.stat.mtime_ns; });
   return taken;
@@ -172,7 +199,7 @@ std::vector<SpoolRequest> Spool::take_accepted() const {
 
 std::vector<SpoolRequest> Spool::take(SteadyTime now) {
   std::vector<SpoolRequest> taken;
-  if (std::exchange(is_first_take_, false)) taken = take_accepted();
+  if (is_first_take_ || !served_elsewhere_.empty()) taken = take_accepted();
   read_notifications(now);
   if (must_scan_) {
     const auto names = names_in(directory_.get());
@@ -183,7 +210,7 @@ std::vector<SpoolRequest> Spool::take(SteadyTime now) {
       }
     }
   }
-  next_ = must_scan_ ? now + kUnchangedFor : SteadyTime::max();
+  next_ = must_scan_ || !served_elsewhere_.empty() ? now + kUnchangedFor : SteadyTime::max();
   std::map<std::uint32_t, std::ptrdiff_t> incomplete;  // by owner
   for (const auto& [file, pending] : pending_) {
     if (pending.seen.inode != 0) ++incomplete[pending.seen.owner];
@@ -208,8 +235,20 @@ std::vector<SpoolRequest> Spool::take(SteadyTime now) {
   return taken;
 }
 
-bool Spool::remove(const std::string& kept) const noexcept {
-  return ::unlinkat(accepted_.get(), kept.c_str(), 0) == 0;
+UniqueFd Spool::begin(const std::string& kept) const {
+  UniqueFd file(::openat(accepted_.get(), kept.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  // The lock first: who finds a begun request without one would take it for interrupted.
+  if (!file || ::flock(file.get(), LOCK_EX | LOCK_NB) != 0 ||
+      ::renameat(accepted_.get(), kept.c_str(), accepted_.get(), begun_name(kept).c_str()) != 0)
+    return {};
+  return file;
+}
+
+void Spool::mark_done(int begun) noexcept { ::fchmod(begun, kDoneMode | S_IRUSR); }
+
+void Spool::remove(const std::string& kept) const {
+  for (const std::string& name : {kept, begun_name(kept)})
+    ::unlinkat(accepted_.get(), name.c_str(), 0);
 }
 
 }  // namespace scriptorium::checkpoint

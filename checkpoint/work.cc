@@ -254,7 +254,10 @@ Outcome<void> Work::keep(const UserDirectory& image, Done& done) {
   done.manifest_sha256 = sha256_hex(text);
   auto written = image.put(kManifestFile, text);
   if (written) written = sync_fd(image.fd(), kNewImage);
-  for (std::int64_t n = config_.generations; n > 0 && written; --n) {
+  const std::int64_t keep = request_.body.keep > 0
+                                ? std::min(request_.body.keep, config_.generations)
+                                : config_.generations;
+  for (std::int64_t n = keep; n > 0 && written; --n) {
     if (!directory_->has(generation(n - 1))) continue;
     directory_->remove_tree(generation(n));
     written = directory_->rename(generation(n - 1), generation(n));
@@ -264,7 +267,7 @@ Outcome<void> Work::keep(const UserDirectory& image, Done& done) {
   directory_->remove_tree(kRefused);  // of a second request that came meanwhile
   if (written) written = directory_->put(kSaved, {});
   if (!written) return refuse("directory", written.error().message());
-  directory_->remove_tree(generation(config_.generations));
+  for (std::int64_t n = keep; n <= config_.generations; ++n) directory_->remove_tree(generation(n));
   done.hash_ms = ms_since(begin);
   return {};
 }

@@ -29,8 +29,13 @@ std::vector<pid_t> shells_above(const Process& self, Scheduler scheduler,
     // none.
     if (parent_name == "slurmstepd") return shells;
     if (parent_name.starts_with("sshd") || !parent) return {};
-    if (!belongs_to(*parent, self.uids.front()))
-      return scheduler == Scheduler::kOar ? shells : std::vector<pid_t>{};
+    if (!belongs_to(*parent, self.uids.front())) {
+      if (scheduler != Scheduler::kOar) return {};
+      // oarexec's own script, as the user: it waits for the job's first process, which alone gets
+      // the signal, and gives OAR the exit code.
+      if (!shells.empty() && name(shells.back()) == "perl") shells.pop_back();
+      return shells;
+    }
     shells.push_back(next);
     next = parent->parent;
   }

@@ -20,7 +20,7 @@
 namespace scriptorium::checkpoint {
 namespace {
 
-constexpr std::chrono::seconds kSlurmPatience{5};
+constexpr std::chrono::seconds kSchedulerPatience{5};
 constexpr std::uint64_t kMostScript = 4U << 20;
 // What the kernel keeps of the service's name.
 constexpr std::string_view kServiceName = "scriptorium-che";
@@ -44,25 +44,25 @@ bool asks_for_signal(std::string_view script) {
   return false;
 }
 
-class Slurm {
+class SchedulerCommands {
  public:
-  // "": Slurm cannot be asked. Its words are never more than advice.
-  std::string show(std::vector<std::string> what) {
+  // What it prints; "": the scheduler cannot be asked. Its words are never more than advice.
+  std::string run(const char* name, std::vector<std::string> arguments) {
     const char* path = std::getenv("PATH");
-    const auto program = find_program("", "scontrol", path == nullptr ? "/usr/bin" : path);
+    const auto program = find_program("", name, path == nullptr ? "/usr/bin" : path);
     if (!program) return {};
-    what.insert(what.begin(), "show");
     std::vector<std::string> environment;
     for (char** entry = ::environ; *entry != nullptr; ++entry) environment.emplace_back(*entry);
-    const auto answer = runner_.run(
-        {.program = *program, .arguments = std::move(what), .environment = std::move(environment)},
-        {}, deadline_);
+    const auto answer = runner_.run({.program = *program,
+                                     .arguments = std::move(arguments),
+                                     .environment = std::move(environment)},
+                                    {}, deadline_);
     return answer && answer->status == 0 ? answer->output : std::string{};
   }
 
  private:
   CommandRunner runner_;
-  SteadyTime deadline_ = std::chrono::steady_clock::now() + kSlurmPatience;
+  SteadyTime deadline_ = std::chrono::steady_clock::now() + kSchedulerPatience;
 };
 
 // Slurm's copy of it is the last argument of the shell that runs it.
@@ -145,21 +145,57 @@ std::vector<std::string> slurm_notices(std::string_view config, std::string_view
   return said;
 }
 
+OarNotices oar_notices(std::string_view job, const std::string& directory) {
+  OarNotices said;
+  while (!job.empty()) {
+    std::string_view line = trim(take_until(job, '\n'));
+    if (trim(take_until(line, '=')) != "types") continue;
+    bool is_idempotent = false;
+    while (!line.empty())
+      is_idempotent = trim(take_until(line, ',')) == "idempotent" || is_idempotent;
+    if (!is_idempotent) {
+      said.again =
+          "OAR will not run the job again when the command was saved: it was submitted without -t "
+          "idempotent";
+    }
+    break;
+  }
+  static constexpr std::array<std::string_view, 3> kEmptied{"/tmp/", "/var/tmp/", "/dev/shm/"};
+  for (const std::string_view folder : kEmptied) {
+    if (!directory.starts_with(folder)) continue;
+    said.images = "the save directory is in " + std::string(trim_end(folder, "/")) +
+                  ", where OAR removes your files when your last job on this node ends: nothing "
+                  "would be left to resume";
+  }
+  return said;
+}
+
 std::vector<std::string> notices(const BatchJob& job, std::optional<pid_t> first,
                                  const std::string& requests, int directory) {
   std::vector<std::string> said;
+  SchedulerCommands scheduler;
+  bool loses_images = false;
   if (job.scheduler == Scheduler::kSlurm) {
-    Slurm slurm;
     const bool asks = std::getenv("SBATCH_SIGNAL") != nullptr;
-    said = slurm_notices(slurm.show({"config"}), slurm.show({"-o", "job", job.id}),
+    said = slurm_notices(scheduler.run("scontrol", {"show", "config"}),
+                         scheduler.run("scontrol", {"show", "-o", "job", job.id}),
                          first && !asks ? script_of(*first) : std::string{});
+  } else {
+    std::error_code error;
+    const auto path =
+        std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(directory), error);
+    const OarNotices oar = oar_notices(scheduler.run("oarstat", {"-f", "-j", job.id}), path);
+    for (const std::string& text : {oar.again, oar.images}) {
+      if (!text.empty()) said.push_back(text);
+    }
+    loses_images = !oar.images.empty();
   }
   if (!requests.empty() && (::access(requests.c_str(), W_OK) != 0 || !may_run_here())) {
     said.push_back("scriptorium-checkpointd does not run on this node (" + printable(requests) +
                    "): the command cannot be saved here");
   }
   struct statfs system{};
-  if (::fstatfs(directory, &system) == 0 &&
+  if (!loses_images && ::fstatfs(directory, &system) == 0 &&
       !is_shared_file_system(static_cast<std::uint64_t>(system.f_type)))
     said.emplace_back(
         "the save directory is on this node alone: the command can be resumed only "

@@ -24,9 +24,17 @@ bool has_exit_code(std::string_view list, int code);
 std::vector<std::string> slurm_notices(std::string_view config, std::string_view job,
                                        std::string_view script);
 
-// Asks Slurm, for at most a few seconds, and looks for the service on this node. `first`: the job's
-// first process. `requests`: the service's spool; "" = it is not needed. `directory`: the save
-// directory, open.
+// Pure: why OAR would not run the job again, or would remove its images. `job` is the text of
+// `oarstat -f -j`, "" = unknown; `directory` the save directory's path.
+struct OarNotices {
+  std::string again;
+  std::string images;
+};
+OarNotices oar_notices(std::string_view job, const std::string& directory);
+
+// Asks the scheduler, for at most a few seconds, and looks for the service on this node. `first`:
+// the job's first process. `requests`: the service's spool; "" = it is not needed. `directory`: the
+// save directory, open.
 std::vector<std::string> notices(const BatchJob& job, std::optional<pid_t> first,
                                  const std::string& requests, int directory);
 

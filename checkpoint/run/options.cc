@@ -9,6 +9,8 @@
 namespace scriptorium::checkpoint {
 namespace {
 
+constexpr int kMostKept = 100;
+
 Error usage_error(std::string why) { return {ErrorKind::kPermanent, std::move(why)}; }
 
 }  // namespace
@@ -20,8 +22,12 @@ const char* const kRunHelp =
     "with exit code 99, with which the scheduler runs it again; then the command is resumed where\n"
     "it was saved. In the end the exit code is the command's own.\n"
     "  --save-dir DIR        for images and output; default: scriptorium-run.JOB in the working\n"
-    "                        directory. Two jobs cannot use one at the same time\n"
+    "                        directory. Two jobs cannot use one at the same time.\n"
+    "                        With it, your files in $TMPDIR go along\n"
     "  --every TIME          save it at this interval too, such as 30m or 2h, while it continues\n"
+    "  --keep N              images to keep, the newest included, up to the service's limit; "
+    "default:\n"
+    "                        that limit, which is 2 if the administrator has not changed it\n"
     "  --engine auto|criu|app  what saves the command; auto: criu, by scriptorium-checkpointd;\n"
     "                        app: the command itself\n"
     "  --keep-after-success  keep the images when the command has ended with exit code 0\n"
@@ -52,7 +58,8 @@ Result<RunOptions> parse_run_options(const std::vector<std::string>& words) {
     const std::string name = word->substr(0, equals);
     std::optional<std::string> value;
     if (equals != std::string::npos) value = word->substr(equals + 1);
-    const bool takes_value = name == "--save-dir" || name == "--engine" || name == "--every";
+    const bool takes_value =
+        name == "--save-dir" || name == "--engine" || name == "--every" || name == "--keep";
     if (takes_value && !value && word + 1 != words.end()) value = *++word;
     if (takes_value != value.has_value())
       return usage_error(name + (takes_value ? " needs a value" : " takes no value"));
@@ -68,6 +75,11 @@ Result<RunOptions> parse_run_options(const std::vector<std::string>& words) {
       if (options.every_seconds == 0)
         return usage_error("--every is a time such as 30m or 2h, not \"" + printable(*value) +
                            "\"");
+    } else if (name == "--keep") {
+      options.keep = parse_number<int>(*value).value_or(0);
+      if (options.keep < 1 || options.keep > kMostKept)
+        return usage_error("--keep is a number of images from 1 to 100, not \"" +
+                           printable(*value) + "\"");
     } else if (name == "--keep-after-success") {
       options.keeps_images = true;
     } else if (name == "--help") {

@@ -19,6 +19,7 @@ struct RunOptions {
   RunEngine engine = RunEngine::kCriu;
   std::string save_dir;            // "" = default_save_dir()
   std::int64_t every_seconds = 0;  // 0 = only when the scheduler signals
+  int keep = 0;                    // images, the newest included; 0 = the service's limit
   bool keeps_images = false;
   bool shows_help = false;
   bool shows_version = false;

@@ -17,6 +17,7 @@
 #include <cstring>
 #include <filesystem>
 #include <iostream>
+#include <limits>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -27,6 +28,7 @@
 #include "checkpoint/run/notices.h"
 #include "checkpoint/run/save_dir.h"
 #include "checkpoint/run/shells.h"
+#include "checkpoint/run/tmpdir.h"
 #include "core/base/ascii.h"
 #include "core/base/number.h"
 #include "core/base/sha256.h"
@@ -53,6 +55,9 @@ constexpr int kPaceMs = 500;
 constexpr int kWaitingPaceMs = 50;
 // Of the output, when the image was made.
 constexpr const char* kOutputBytes = "checkpoint/output_bytes";
+// The files of $TMPDIR, and its path, which is written when all of them are there.
+constexpr const char* kTmpdir = "checkpoint/tmpdir";
+constexpr const char* kTmpdirPath = "checkpoint/tmpdir_path";
 // Of programs that save themselves; checkpoint/app has their side.
 constexpr const char* kAppFolder = "app";
 constexpr const char* kAppSaveNow = "save_now";
@@ -119,7 +124,10 @@ class RequestFile {
 class Life {
  public:
   Life(const RunOptions& options, const BatchJob& job, SaveDir save_dir, RunState state)
-      : options_(options), job_(job), dir_(std::move(save_dir)), state_(std::move(state)) {}
+      : options_(options), job_(job), dir_(std::move(save_dir)), state_(std::move(state)) {
+    const char* tmpdir = std::getenv("TMPDIR");
+    if (tmpdir != nullptr && !options.save_dir.empty()) tmpdir_ = job_tmpdir(tmpdir, dir_.path);
+  }
 
   int run();
 
@@ -135,6 +143,8 @@ class Life {
   enum class Save : std::uint8_t { kForNextLife, kPeriodic };
   void request_save(Save save);
   void keep_output_size();
+  void save_tmpdir() const;
+  void restore_tmpdir() const;
   void wait_for_something();
   void take_signals();
   void reap();
@@ -156,6 +166,7 @@ class Life {
   const BatchJob& job_;
   SaveDir dir_;
   RunState state_;
+  std::string tmpdir_;                // whose files go along; "" = none
   std::optional<UserDirectory> app_;  // of a command that saves itself
   Shells shells_;
   UniqueFd signals_;
@@ -308,6 +319,7 @@ Result<void> Life::request_resume() {
         " bytes of the output were written after the save, and are written again");
     copied_ = *bytes;
   }
+  restore_tmpdir();
   auto written = RequestFile::write(job_.id + ".resume", "keep_job\n" + dir_.path + "\n");
   if (!written) return written.error();
   request_ = *std::move(written);
@@ -331,8 +343,10 @@ void Life::request_save(Save save) {
   dir_.directory.remove("checkpoint_ok");
   dir_.directory.remove_tree("checkpoint_failed");
   auto written = RequestFile::write(
-      job_.id + ".checkpoint", std::to_string(pid_) + "\nkeep_job\n" +
-                                   (save == Save::kPeriodic ? "runs_on\n" : "") + dir_.path + "\n");
+      job_.id + ".checkpoint",
+      std::to_string(pid_) + "\nkeep_job\n" + (save == Save::kPeriodic ? "runs_on\n" : "") +
+          (options_.keep > 0 ? "keep " + std::to_string(options_.keep) + "\n" : "") + dir_.path +
+          "\n");
   if (!written) {
     say("not saved: " + written.error().message() + ". The command continues");
     return;
@@ -447,12 +461,36 @@ void Life::keep_output_size() {
   dir_.put_in_image("output_bytes", std::to_string(bytes) + "\n");
 }
 
+// The command has ended.
+void Life::save_tmpdir() const {
+  if (tmpdir_.empty()) return;
+  const auto copied =
+      copy_own_files(tmpdir_, dir_.path + "/" + kTmpdir, dir_.directory.free_bytes());
+  if (copied) return dir_.put_in_image("tmpdir_path", tmpdir_);
+  dir_.directory.remove_tree(kTmpdir);
+  say("the files of $TMPDIR are not saved: " + shown(copied.error().message()));
+}
+
+void Life::restore_tmpdir() const {
+  const std::string saved = dir_.read(kTmpdirPath);
+  if (saved.empty()) return;
+  const auto copied =
+      saved == tmpdir_
+          ? copy_own_files(dir_.path + "/" + kTmpdir, tmpdir_,
+                           std::numeric_limits<std::uint64_t>::max())
+          : Result<void>(Error{ErrorKind::kPermanent, "it was " + saved + " when they were saved"});
+  if (!copied) say("the files of $TMPDIR are not restored: " + shown(copied.error().message()));
+}
+
 std::optional<int> Life::step_saving() {
   const bool is_periodic = save_ == Save::kPeriodic;
   if (!is_periodic) wants_save_ = false;  // one at a time
   if (dir_.directory.has("checkpoint_ok") && (is_periodic || has_program_ended())) {
     keep_output_size();
-    if (!is_periodic) return leave();
+    if (!is_periodic) {
+      save_tmpdir();
+      return leave();
+    }
     phase_ = Phase::kRunning;
     return std::nullopt;
   }
@@ -592,7 +630,15 @@ int run_life(const RunOptions& options, const BatchJob& job) {
     return kExitUsage;
   }
   const bool is_default = options.save_dir.empty();
-  auto dir = open_save_dir(is_default ? "scriptorium-run." + job.chain : options.save_dir);
+  const std::string path =
+      SaveDir::absolute(is_default ? "scriptorium-run." + job.chain : options.save_dir);
+  // A request to the service ends with this path, as a line.
+  if (path.find('\n') != std::string::npos && options.engine != RunEngine::kApp) {
+    say("refused: the path of the save directory has a line break: " + shown(path) +
+        ". Give another one with --save-dir");
+    return kExitUsage;
+  }
+  auto dir = open_save_dir(path);
   if (!dir && dir.error().kind() == ErrorKind::kTransient) {
     say(shown(dir.error().message()));
     return kExitCannotRun;

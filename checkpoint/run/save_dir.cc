@@ -46,16 +46,20 @@ bool is_fault_of_image(std::string_view reason, int tries) {
          reason == "ended";
 }
 
-Result<SaveDir> SaveDir::open(const std::string& path) {
+std::string SaveDir::absolute(const std::string& path) {
   std::error_code error;
-  const std::filesystem::path absolute = std::filesystem::absolute(path, error).lexically_normal();
+  return std::filesystem::absolute(path, error).lexically_normal();
+}
+
+Result<SaveDir> SaveDir::open(const std::string& path) {
+  const std::string absolute = SaveDir::absolute(path);
   if (auto made = make_directories(absolute, 0700); !made) return unusable(made.error());
   auto directory = UserDirectory::open(absolute);
   if (!directory) return unusable(directory.error());
   UniqueFd lock(::openat(directory->fd(), "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
-  if (!lock) return unusable(system_error("open " + absolute.string() + "/lock", errno));
+  if (!lock) return unusable(system_error("open " + absolute + "/lock", errno));
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-    return Error{ErrorKind::kTransient, "another scriptorium-run works in " + absolute.string()};
+    return Error{ErrorKind::kTransient, "another scriptorium-run works in " + absolute};
   return SaveDir{absolute, *std::move(directory), std::move(lock)};
 }
 

@@ -36,6 +36,8 @@ struct SaveDir {
   UserDirectory directory;
   UniqueFd lock;
 
+  // What `path` names in the working directory.
+  static std::string absolute(const std::string& path);
   static Result<SaveDir> open(const std::string& path);
 
   // Absent file: "".

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
 
 #include "core/base/time.h"
@@ -70,6 +71,15 @@ Json sources(const JobView& job, bool whole) {
     if (from.*member) json[key] = to_string(*(from.*member));
   }
   return json;
+}
+
+// With which a job script asks its scheduler for something; "" for an unknown one.
+std::string_view directive_word(std::string_view scheduler) noexcept {
+  if (scheduler == "slurm") return "#SBATCH";
+  if (scheduler == "torque") return "#PBS";
+  if (scheduler == "gridengine") return "#$";
+  if (scheduler == "oar") return "#OAR";
+  return {};
 }
 
 Json suggestion(const std::string& scheduler, const JobView& job, const Suggestion& from) {

@@ -49,6 +49,15 @@ TEST(RequestBodyTest, HasOptionsBeforeTheDirectoryAndIgnoresOtherLines) {
   EXPECT_FALSE(parse_request_body(Action::kCheckpoint, "1980\nkeep_jobs\n/home\n")->keeps_job);
 }
 
+TEST(RequestBodyTest, MayLimitTheImagesThatAreKept) {
+  EXPECT_EQ(parse_request_body(Action::kCheckpoint, "1980\nkeep 3\n/home\n")->keep, 3);
+  for (const char* line : {"keep", "keep 0", "keep -1", "keep x", "keep 99999999999999999999"}) {
+    const auto body =
+        parse_request_body(Action::kCheckpoint, "1980\n" + std::string(line) + "\n/home\n");
+    EXPECT_EQ(body->keep, 0) << line;
+  }
+}
+
 TEST(RequestBodyTest, SaysWhatIsWrong) {
   const std::vector<std::pair<std::string, std::string>> table{
       {"", "two lines"},

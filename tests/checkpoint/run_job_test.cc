@@ -74,9 +74,15 @@ TEST_F(ShellsAboveTest, AreThoseUpToTheOneThatTheSchedulerStarted) {
   // Slurm that runs as the user.
   add(10, 1, 1000, "slurmstepd");
   EXPECT_EQ(shells(13, Scheduler::kSlurm), (std::vector<pid_t>{12, 11}));
-  // Under OAR, another user's process is the limit.
+  // Under OAR, another user's process is the limit, and a script of OAR's as the user.
   add(10, 1, 108, "oarexec");
   EXPECT_EQ(shells(13, Scheduler::kOar), (std::vector<pid_t>{12, 11}));
+  add(12, 11, 1000, "perl");
+  EXPECT_EQ(shells(13, Scheduler::kOar), (std::vector<pid_t>{12, 11})) << "one in the job";
+  add(9, 1, 108, "oarexec");
+  add(10, 9, 1000, "perl");
+  EXPECT_EQ(shells(13, Scheduler::kOar), (std::vector<pid_t>{12, 11}));
+  EXPECT_EQ(shells(11, Scheduler::kOar), std::vector<pid_t>{});  // exec
 }
 
 TEST_F(ShellsAboveTest, AreNoneInALoginSession) {

@@ -39,6 +39,31 @@ TEST(SlurmNoticesTest, AnExitCodeIsInAListOfNumbersAndRanges) {
     EXPECT_FALSE(has_exit_code(list, 99)) << list;
 }
 
+// As `oarstat -f -j` of OAR 2.5 writes them.
+std::string oar_job(const std::string& types) {
+  return "Job_Id: 34\n    name = idempotent\n    owner = alice\n    types = " + types +
+         "\n    dependencies = \n    command = ./run types = x\n";
+}
+
+TEST(OarNoticesTest, OnlyAnIdempotentJobIsRunAgain) {
+  for (const std::string& job : {oar_job("idempotent"), oar_job("besteffort, idempotent"),
+                                 std::string("Job_Id: 34\n"), std::string()})
+    EXPECT_EQ(oar_notices(job, "/home/alice").again, "") << job;
+  for (const char* types : {"", "besteffort", "not-idempotent, timesharing=*,*"})
+    EXPECT_NE(oar_notices(oar_job(types), "/home/alice").again.find("without -t idempotent"),
+              std::string::npos)
+        << types;
+}
+
+TEST(OarNoticesTest, ImagesDoNotLastWhereOarRemovesFiles) {
+  for (const std::string folder : {"/tmp", "/var/tmp", "/dev/shm"}) {
+    EXPECT_NE(oar_notices("", folder + "/alice/x").images.find("is in " + folder + ", where OAR"),
+              std::string::npos);
+  }
+  for (const char* directory : {"/home/alice/tmp/x", "/tmpfs/x", "/var/x", "/scratch", ""})
+    EXPECT_EQ(oar_notices("", directory).images, "") << directory;
+}
+
 TEST(WhyNotSavedTest, MpiAndContainersAreRefusedByName) {
   for (const char* program : {"mpirun", "/opt/mpi/bin/mpiexec", "srun", "/usr/bin/apptainer"})
     EXPECT_TRUE(why_not_saved(program)) << program;

@@ -33,6 +33,11 @@ TEST(RunOptionsTest, AValueMayFollowOrBeAssigned) {
   }
 }
 
+TEST(RunOptionsTest, TheNumberOfImagesIsTheServicesUnlessItIsGiven) {
+  EXPECT_EQ(parse_run_options({"a"})->keep, 0);
+  EXPECT_EQ(parse_run_options({"--keep", "3", "a"})->keep, 3);
+}
+
 TEST(RunOptionsTest, APeriodHasAUnit) {
   EXPECT_EQ(parse_period("90s"), 90);
   EXPECT_EQ(parse_period("30m"), 1800);
@@ -51,6 +56,8 @@ TEST(RunOptionsTest, SaysWhatIsWrong) {
       {{"--save-dir=", "a"}, "--save-dir needs a directory"},
       {{"--keep-after-success=1", "a"}, "--keep-after-success takes no value"},
       {{"--engine", "dmtcp", "a"}, "--engine is auto, criu or app, not \"dmtcp\""},
+      {{"--keep", "0", "a"}, "--keep is a number of images from 1 to 100, not \"0\""},
+      {{"--keep", "2x", "a"}, "--keep is a number of images from 1 to 100, not \"2x\""},
       {{"--every", "5", "a"}, "--every is a time such as 30m or 2h, not \"5\""},
       {{"-n", "a"}, "unknown option \"-n\""}};
   for (const auto& [words, problem] : table) {

@@ -30,6 +30,9 @@ class SpoolTest : public testing::Test {
     struct stat found{};
     return ::lstat(path(file).c_str(), &found) == 0;
   }
+  std::vector<SpoolRequest> take_at_start() const {
+    return Spool::open(folder_.path_to("spool"))->take(begin_);
+  }
   // What a second without a change makes of a file.
   std::optional<SpoolRequest> take_later() {
     take(0);
@@ -103,7 +106,7 @@ TEST_F(SpoolTest, FindsRequestsThatWereThereBeforeIt) {
 }
 
 // Each is what is left when the service ends at that point.
-TEST_F(SpoolTest, KeepsWhatWasTakenForItsNextStartUntilItIsRemoved) {
+TEST_F(SpoolTest, KeepsWhatWasTakenForItsNextStartUntilItIsBegun) {
   take(0);
   folder_.write("spool/34.checkpoint", "1980\n/home/alice\n");
   const auto taken = take(1);
@@ -116,9 +119,56 @@ TEST_F(SpoolTest, KeepsWhatWasTakenForItsNextStartUntilItIsRemoved) {
   EXPECT_EQ(found[0].stat.owner, ::geteuid());
   EXPECT_TRUE(next.take(begin_ + milliseconds(5000)).empty()) << "once";
 
-  EXPECT_TRUE(next.remove(found[0].kept));
-  EXPECT_FALSE(spool_.remove(taken[0].kept)) << "only one of two begins it";
-  EXPECT_TRUE(Spool::open(folder_.path_to("spool"))->take(begin_).empty());
+  EXPECT_FALSE(found[0].is_begun);
+
+  UniqueFd begun = next.begin(found[0].kept);
+  ASSERT_TRUE(begun);
+  EXPECT_FALSE(spool_.begin(taken[0].kept)) << "only one of two begins it";
+  EXPECT_TRUE(take_at_start().empty()) << "its process works on it";
+  begun.reset();
+  const auto interrupted = take_at_start();
+  ASSERT_EQ(interrupted.size(), 1U);
+  EXPECT_TRUE(interrupted[0].is_begun);
+  EXPECT_EQ(interrupted[0].name.job, "34");
+  EXPECT_EQ(interrupted[0].text, taken[0].text);
+  begun = next.begin(interrupted[0].kept);
+  Spool::mark_done(begun.get());
+  EXPECT_TRUE(take_at_start().empty());
+  begun.reset();
+  EXPECT_TRUE(take_at_start().empty()) << "it has its result";
+  EXPECT_EQ(::rmdir(path(".accepted").c_str()), 0) << "nothing is left";
+}
+
+TEST_F(SpoolTest, WaitsForTheProcessesOfAnEarlierServiceThatServeRequests) {
+  take(0);
+  for (const char* job : {"34", "35"})
+    folder_.write("spool/" + std::string(job) + ".checkpoint", "1980\n/home/alice\n");
+  std::vector<UniqueFd> begun;
+  for (const SpoolRequest& request : take(1)) {
+    begun.push_back(spool_.begin(request.kept));
+    if (request.name.job == "34") Spool::mark_done(begun.back().get());
+  }
+  ASSERT_EQ(begun.size(), 2U);
+  Spool next = *Spool::open(folder_.path_to("spool"));
+  EXPECT_TRUE(next.take(begin_).empty());
+  EXPECT_LE(next.next_take(), begin_ + std::chrono::seconds(1));
+  begun.clear();
+  const auto interrupted = next.take(begin_ + std::chrono::seconds(1));
+  ASSERT_EQ(interrupted.size(), 1U);
+  EXPECT_EQ(interrupted[0].name.job, "35");
+  EXPECT_EQ(next.next_take(), SteadyTime::max());
+}
+
+TEST_F(SpoolTest, RemovesWhatWasTakenWhetherItIsBegunOrNot) {
+  take(0);
+  for (const bool begins : {false, true}) {
+    folder_.write("spool/34.checkpoint", "1980\n/home/alice\n");
+    const auto taken = take(1);
+    ASSERT_EQ(taken.size(), 1U);
+    EXPECT_TRUE(!begins || spool_.begin(taken[0].kept));
+    spool_.remove(taken[0].kept);
+    EXPECT_TRUE(take_at_start().empty());
+  }
 }
 
 TEST_F(SpoolTest, ALaterRequestOfTheSameNameDoesNotReplaceOneThatWasTaken) {
@@ -130,8 +180,8 @@ TEST_F(SpoolTest, ALaterRequestOfTheSameNameDoesNotReplaceOneThatWasTaken) {
     ASSERT_EQ(taken.size(), 1U);
     kept.push_back(taken[0].kept);
   }
-  EXPECT_TRUE(spool_.remove(kept[1]));
-  EXPECT_TRUE(spool_.remove(kept[0]));
+  EXPECT_TRUE(spool_.begin(kept[1]));
+  EXPECT_TRUE(spool_.begin(kept[0]));
 }
 
 TEST_F(SpoolTest, FindsTheOldestOfThoseThatWereTakenFirst) {
@@ -145,8 +195,7 @@ TEST_F(SpoolTest, FindsTheOldestOfThoseThatWereTakenFirst) {
   }
   ASSERT_EQ(take(1).size(), 3U);
   std::string order;
-  for (const SpoolRequest& request : Spool::open(folder_.path_to("spool"))->take(begin_))
-    order += request.name.job;
+  for (const SpoolRequest& request : take_at_start()) order += request.name.job;
   EXPECT_EQ(order, "321");
 }
 

@@ -181,8 +181,11 @@ class Node:
         self.process.wait(60 * harness.PATIENCE)
 
     def requests(self):
-        """What is in the spool: not taken yet, or waiting for its turn."""
+        """What is in the spool: not taken yet, waiting for its turn, or being served."""
         return [path for path in self.spool.rglob("*") if path.is_file()]
+
+    def wait_no_requests(self):
+        wait_for(lambda: self.requests() == [], "no request is left in the spool")
 
     def workers(self):
         children = f"/proc/{self.process.pid}/task/{self.process.pid}/children"

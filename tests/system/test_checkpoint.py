@@ -66,7 +66,7 @@ def test_an_unchanged_script_lives_several_lives(node, layout):
     assert manifest["job"] == str(job.id)
     assert sorted(path.name for path in directory.glob("checkpoint*")) == [
         "checkpoint", "checkpoint.old", "checkpoint_ok"]
-    assert node.requests() == []
+    node.wait_no_requests()
 
     # The program ends by itself: one life more, and the chain ends.
     job = node.job(node.alice, directory, layout=layout)
@@ -219,15 +219,21 @@ def test_a_dump_is_finished_although_the_service_is_killed(node):
     wait_lines(directory)
 
 
-def test_a_program_runs_on_when_the_process_that_saves_it_is_killed(node):
+def dump_in_progress(node):
+    """One that does not end. The directory, the job, its program and the service's process."""
     node.start()
     directory = node.directory(node.alice)
     node.orders(node.alice, directory, dump_seconds=600)
     job = node.job(node.alice, directory)
     program = program_of(job)
     job.signal()
-    wait_for(lambda: (directory / "checkpoint.tmp").exists(), "the dump begins")
+    wait_for((directory / "checkpoint.tmp").exists, "the dump begins")
     worker, = node.workers()
+    return directory, job, program, worker
+
+
+def test_a_program_runs_on_when_the_process_that_saves_it_is_killed(node):
+    directory, _, program, worker = dump_in_progress(node)
     begun = time.monotonic()
     os.kill(worker, signal.SIGKILL)
     assert failure(directory) == "interrupted: the service's process for it was ended\n"
@@ -311,7 +317,7 @@ def test_requests_that_wait_are_served_by_the_next_start_each_once(node, how):
     wait_for(begun.exists, "the first dump begins")
     for job, _ in jobs[1:]:
         job.signal()
-    wait_for(lambda: len(list(node.spool.glob(".accepted/*"))) == 3, "the others wait")
+    wait_for(lambda: len(list(node.spool.glob(".accepted/[0-9]*"))) == 3, "the others wait")
     node.stop(how)
     # Another one comes while no service is there.
     last = node.directory(node.alice, "last")
@@ -328,7 +334,7 @@ def test_requests_that_wait_are_served_by_the_next_start_each_once(node, how):
     wait_for(lambda: node.log().count("CHECKPOINT_DONE") >= 4, "the service notes its results")
     assert node.log().count("CHECKPOINT_DONE") == 4, "the first one's process outlived its service"
     assert "CHECKPOINT_NOT_DONE" not in node.log()
-    assert node.requests() == []
+    node.wait_no_requests()
 
 
 def test_a_request_that_was_removed_before_its_turn_is_noted_so(node):
@@ -342,8 +348,7 @@ def test_a_request_that_was_removed_before_its_turn_is_noted_so(node):
         jobs[-1].signal()
         if name == "first":
             wait_for((directory / "checkpoint.tmp").exists, "the first dump begins")
-    wait_for(lambda: len(list(node.spool.glob(".accepted/*"))) == 1, "the second request waits")
-    waiting, = node.spool.glob(".accepted/*")
+    waiting, = wait_for(lambda: list(node.spool.glob(".accepted/[0-9]*")), "the second one waits")
     waiting.unlink()
     assert jobs[0].wait() == 99
     wait_for(lambda: "CHECKPOINT_WITHDRAWN" in node.log(), "it is noted")
@@ -351,11 +356,34 @@ def test_a_request_that_was_removed_before_its_turn_is_noted_so(node):
     assert jobs[1].process.poll() is None
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_dump_that_is_ended_as_well_as_its_service_is_reported_by_the_next_start(node, when):
+    directory, job, program, worker = dump_in_progress(node)
+    # Stopped, it does not see the end of its process.
+    node.process.send_signal(signal.SIGSTOP)
+    if when == "before":
+        os.kill(worker, signal.SIGKILL)
+    node.stop(signal.SIGKILL)
+    node.start()
+    if when == "after":
+        node.request(node.alice, "1.resume", "relative\n")
+        wait_for(lambda: "1.resume" in node.log(), "it has taken what was there")
+        assert not (directory / "checkpoint_failed").exists()
+        os.kill(worker, signal.SIGKILL)
+    assert failure(directory) == "interrupted: the service's process for it was ended\n"
+    node.wait_no_requests()
+    wait_lines(directory)
+    assert is_running(program) and not (directory / "checkpoint").exists(), "not begun again"
+    assert node.log().count("CHECKPOINT_INTERRUPTED") == 1
+    node.orders(node.alice, directory)
+    save(node, job)
+
+
 def test_a_request_that_cannot_be_kept_is_served(node):
     node.start()
     (node.spool / ".accepted").rmdir()
     first_life(node, node.directory(node.alice))
-    assert node.requests() == []
+    node.wait_no_requests()
     assert "CHECKPOINT_NOT_DONE" not in node.log()
 
 
@@ -378,7 +406,7 @@ def test_a_request_waits_while_no_process_can_be_had(node):
     assert len(node.requests()) == 1
     (group / "pids.max").write_text("max")
     assert job.wait() == 99, node.log()
-    assert node.requests() == []
+    node.wait_no_requests()
 
 
 def cpu_seconds(pid):
@@ -558,7 +586,7 @@ def test_a_flood_of_requests_does_not_hold_up_another_user(node):
     first_life(node, node.directory(node.alice))
     taken = ".accepted"
     wait_for(lambda: [path.name for path in node.spool.iterdir()] == [taken], "all are taken")
-    assert 900 < len(node.requests()) <= 1000, "served: 20 a minute; waiting: 1000 of one user"
+    assert 900 < len(node.requests()) <= 1001, "served: 20 a minute; waiting: 1000 of one user"
     assert 1 <= node.log().count("too many requests of this user") <= 10, "such lines are limited"
     assert job.process.poll() is None
 

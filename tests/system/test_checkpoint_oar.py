@@ -6,6 +6,7 @@ lab's folder."""
 import contextlib
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -17,6 +18,7 @@ import pytest
 from checkpoint_lab import (CGROUPS, DAEMON, JOB_SCRIPT, PROGRAM, check_no_gap, failure, is_running,
                             processes_in, wait_lines)
 from harness import wait_for
+from test_run import COUNTER, RUN
 
 MISSING = checkpoint_lab.what_is_missing()
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)
@@ -32,7 +34,8 @@ class Oar:
 
     def __init__(self, folder, criu):
         self.folder = folder
-        shutil.copy(DAEMON, folder / "opt")
+        for program in (DAEMON, RUN):
+            shutil.copy(program, folder / "opt")
         for name in ("criu", "root"):
             subprocess.run(["cp", "-r", str(criu.parent / name), str(folder / "opt")], check=True)
         (folder / "opt" / "checkpoint.toml").write_text('criu = "/opt/criu"\n')
@@ -180,3 +183,66 @@ def test_a_job_whose_resume_is_refused_ends(oar):
     assert failure(directory).startswith(f"image_damaged: {image.name} is not as it was")
     oar.wait_state(job, "Terminated", "Error")
     assert oar.processes(job) == []
+
+
+RUN_SCRIPT = f"""#!/bin/bash
+#OAR -l core=1
+echo begin >> begins
+/opt/{RUN.name} ./program
+echo "after $?" >> ends
+exit 5
+"""
+
+
+def run_directory(oar, name, script):
+    directory = oar.directory(name)
+    for file, text in (("program", COUNTER), ("job.sh", script)):
+        (directory / file).write_text(text)
+    return directory
+
+
+def said(directory, job):
+    """By scriptorium-run, in that life."""
+    return (directory / f"OAR.{job}.stderr").read_text()
+
+
+def test_a_command_in_a_script_without_a_trap_goes_through_three_lives(oar):
+    directory = run_directory(oar, "run", RUN_SCRIPT.replace("\n", "\n#OAR -t idempotent\n", 1))
+    job = oar.submit(directory)
+    output = directory / f"scriptorium-run.{job}" / "output"
+
+    def numbers():
+        """The bash of OAR's image also says that the user has no .bashrc."""
+        return re.findall(r"(?m)^\d+$", output.read_text()) if output.exists() else []
+
+    def wait_output():
+        begun = len(numbers())
+        wait_for(lambda: len(numbers()) > begun + 3,
+                 lambda: f"the program writes further lines: {said(directory, job)}")
+    for _ in range(2):
+        oar.wait_state(job, "Running")
+        wait_output()
+        oar.run(f"oardel -c {job}")
+        oar.wait_state(job, "Terminated")
+        assert oar.job(job)["exit_code"] == 99 << 8, said(directory, job)
+        assert "OAR will not" not in said(directory, job)
+        assert "OAR removes" not in said(directory, job)
+        job = oar.next_life(job)
+    oar.wait_state(job, "Running")
+    wait_output()
+    assert not (directory / "ends").exists()
+    (directory / "stop").touch()
+    oar.wait_state(job, "Terminated")
+    assert oar.job(job)["exit_code"] == 5 << 8
+    assert (directory / "ends").read_text() == "after 7\n"
+    assert (directory / "begins").read_text() == "begin\n" * 3
+    assert numbers() == [str(n + 1) for n in range(len(numbers()))]
+
+
+def test_the_owner_is_told_that_a_job_which_is_not_idempotent_has_one_life(oar):
+    directory = run_directory(oar, "once", RUN_SCRIPT)
+    (directory / "stop").touch()
+    job = oar.submit(directory)
+    oar.wait_state(job, "Terminated")
+    assert oar.job(job)["exit_code"] == 5 << 8
+    assert "submitted without -t idempotent" in said(directory, job)

@@ -4,8 +4,10 @@ import contextlib
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
+import tempfile
 import time
 
 import checkpoint_lab
@@ -41,7 +43,7 @@ wait $background
 echo "waited $?" >> ends
 exit 5
 """,
-    "exec": f"#!/bin/bash\necho begin >> begins\nexec {RUN} ./program\n",
+    "exec": f"#!/bin/bash\necho begin >> begins\nexec {RUN} --keep=1 ./program\n",
 }
 
 
@@ -75,8 +77,8 @@ class RunJob(Job):
         wait_for(lambda: len(self.output()) >= begun + more,
                  lambda: f"the program writes further lines: {self.said()}")
 
-    def wait_says(self, text):
-        wait_for(lambda: text in self.said(), lambda: f"it says {text!r}: {self.said()}")
+    def wait_says(self, text, seconds=60):
+        wait_for(lambda: text in self.said(), lambda: f"it says {text!r}: {self.said()}", seconds)
 
     def check_no_gap(self):
         """Neither in the output of all lives, nor in what the lives wrote to their own."""
@@ -106,6 +108,7 @@ def test_a_counter_in_an_unchanged_script_goes_through_three_lives(slurm, node, 
     job.check_no_gap()
     assert (directory / "begins").read_text() == "begin\n" * 3
     assert "Slurm will not run" not in job.said()
+    assert (job.save_dir / "checkpoint.old").exists() == (form != "exec"), "of two saves"
     if form == "middle":
         assert job.field("ExitCode") == "5:0"
         assert (directory / "ends").read_text() == "after 7\nwaited 3\ntrapped\n"
@@ -189,6 +192,131 @@ def test_a_job_whose_save_directory_cannot_be_made_runs_all_the_same(slurm, node
     job.wait_state("FAILED")
     assert job.field("ExitCode") == "7:0"
     assert "the command runs without being saved" in job.said()
+
+
+def test_the_files_of_tmpdir_go_along_with_a_save_directory(slurm, node):  # noqa: F811
+    directory = node.directory(node.alice, program="""#!/bin/bash
+n=0
+echo 0 > $TMPDIR/n
+while [ ! -e stop ]; do
+  [ -e $TMPDIR/n ] || exit 9
+  n=$((n + 1)); echo $n >> $TMPDIR/n; echo $n; sleep 0.05
+done
+exit 7
+""")
+    tmpdir = directory / "tmp"
+    job = RunJob(slurm, node, directory, f"""#!/bin/bash
+export TMPDIR={tmpdir}
+mkdir $TMPDIR
+{RUN} --save-dir=save ./program
+""")
+    job.save_dir = directory / "save"
+    for life, place in enumerate([slurm.nodes[0], slurm.nodes[1]], start=1):
+        job.wait_output()
+        job.signal()
+        job.wait_submitted_again(life)
+        kept = (tmpdir / "n").read_text()
+        assert (job.save_dir / "checkpoint" / "tmpdir" / "n").read_text() == kept
+        shutil.rmtree(tmpdir)  # another node has none of it
+        job.start_on(place)
+        job.wait_state("RUNNING")
+        job.wait_output()
+        assert (tmpdir / "n").read_text().startswith(kept)
+    assert "$TMPDIR" not in job.said()
+    (directory / "stop").touch()
+    job.wait_state("FAILED")
+    assert job.field("ExitCode") == "7:0", job.said()
+    job.check_no_gap()
+
+
+def test_without_a_service_the_command_runs_to_its_end_and_the_owner_knows(slurm, node):  # noqa: F811
+    directory = node.directory(node.alice, program=COUNTER)
+    nowhere = f"export SCRIPTORIUM_REQUESTS={node.work}/nowhere\n"
+    job = RunJob(slurm, node, directory, FORMS["last"].replace("\n", f"\n{nowhere}", 1))
+    job.wait_says(f"scriptorium-checkpointd does not run on this node ({node.work}/nowhere): the "
+                  "command cannot be saved here")
+    job.wait_output()
+    job.signal()
+    job.wait_says(f"not saved: write {node.work}/nowhere/{job.id}.checkpoint: ")
+    job.wait_output()
+    (directory / "stop").touch()
+    job.wait_state("FAILED")
+    assert job.field("ExitCode") == "7:0"
+    job.check_no_gap()
+
+    # It ended after the job's start.
+    directory = node.directory(node.alice, "later", program=COUNTER)
+    job = RunJob(slurm, node, directory, FORMS["last"])
+    job.wait_output()
+    node.stop()
+    job.signal()
+    wait_for(lambda: [path.name for path in node.requests()] == [f"{job.id}.checkpoint"],
+             "the program is to be saved")
+    job.wait_output()
+    (directory / "stop").touch()
+    job.wait_state("FAILED")
+    assert job.field("ExitCode") == "7:0"
+    job.check_no_gap()
+    assert node.requests() == [], "a later service has nothing to save"
+
+
+def test_a_job_that_no_service_resumes_is_run_again_for_another_node(slurm, node):  # noqa: F811
+    directory = node.directory(node.alice, program=COUNTER)
+    job = RunJob(slurm, node, directory, FORMS["last"])
+    job.wait_output()
+    job.signal()
+    job.wait_submitted_again(1)
+    node.stop()
+    job.start_on(slurm.nodes[0])
+    job.wait_says("not resumed: scriptorium-checkpointd does not run on this node. The job is run "
+                  "again, for another node", 120)
+    job.wait_submitted_again(2)
+    assert node.requests() == []
+    node.start()
+    job.next_life(2, slurm.nodes[1])
+    (directory / "stop").touch()
+    job.wait_state("FAILED")
+    assert job.field("ExitCode") == "7:0"
+    job.check_no_gap()
+
+
+def run_here(work, *command, **variables):
+    """As the first process of a job, by its environment."""
+    return subprocess.run([RUN, *command], cwd=work, env={**os.environ, **variables},
+                          capture_output=True, text=True, timeout=60 * harness.PATIENCE)
+
+
+def test_a_save_directory_whose_path_has_a_line_break_is_refused(work):
+    folder = work / "a\nb"
+    folder.mkdir()
+    for place, options in ((folder, []), (work, ["--save-dir", "a\nb/c"])):
+        done = run_here(place, *options, "touch", "begun", SLURM_JOB_ID="1")
+        assert done.returncode == 64
+        said, = done.stderr.splitlines()
+        assert said.startswith("scriptorium-run: refused: the path of the save directory has a "
+                               "line break: /"), said
+        assert said.endswith(". Give another one with --save-dir")
+    assert list(folder.iterdir()) == [] and list(work.iterdir()) == [folder]
+    done = run_here(folder, "--save-dir", str(work / "c"), "touch", "begun", SLURM_JOB_ID="1")
+    assert done.returncode == 0, done.stderr
+    assert (folder / "begun").exists()
+
+
+def test_the_owner_is_told_at_the_start_what_oar_would_not_do(work):
+    oarstat = work / "oarstat"
+    oarstat.write_text('#!/bin/sh\n[ "$*" = "-f -j 34" ] && cat "$0.out"\n')
+    oarstat.chmod(0o755)
+    (work / "oarstat.out").write_text("Job_Id: 34\n    types = besteffort\n")
+    with tempfile.TemporaryDirectory(prefix="scr-run-", dir="/var/tmp") as folder:
+        done = run_here(work, "--save-dir", folder, "true", OAR_JOB_ID="34",
+                        PATH=f"{work}:{os.environ['PATH']}")
+        assert done.returncode == 0
+        said = done.stderr
+        assert said.count("it was submitted without -t idempotent") == 1, said
+        assert said.count("the save directory is in /var/tmp, where OAR removes your files") == 1
+        assert "is on this node alone" not in said
+        done = run_here(work, "--save-dir", folder, "true", SLURM_JOB_ID="34")
+        assert "OAR" not in done.stderr
 
 
 def test_the_image_before_is_used_if_the_newest_is_damaged(slurm, node):  # noqa: F811

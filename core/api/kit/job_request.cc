@@ -74,14 +74,6 @@ void add_for_oar(const JobRequest& request, std::vector<std::string>& lines) {
 
 }  // namespace
 
-std::string_view directive_word(std::string_view scheduler) noexcept {
-  if (scheduler == "slurm") return "#SBATCH";
-  if (scheduler == "torque") return "#PBS";
-  if (scheduler == "gridengine") return "#$";
-  if (scheduler == "oar") return "#OAR";
-  return {};
-}
-
 std::uint64_t memory_to_ask_for(double needed_bytes) noexcept {
   return static_cast<std::uint64_t>(std::ceil(needed_bytes * 1.2));
 }

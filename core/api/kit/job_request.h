@@ -23,10 +23,6 @@ struct JobRequest {
 std::uint64_t memory_to_ask_for(double needed_bytes) noexcept;
 double time_to_ask_for(double needed_seconds) noexcept;
 
-// The first word of a line with which a job script asks this scheduler (as events name it) for
-// something; "" for an unknown one.
-std::string_view directive_word(std::string_view scheduler) noexcept;
-
 // The lines to write, "#SBATCH --mem=240M" or "#PBS -l mem=240mb"; `word` is the first of each.
 // Memory and time are rounded up to what a person would write. PBS counts memory for the job, so of
 // a job on several of its `nodes` the sum is asked for. How many GPUs PBS gives is a part of the

@@ -61,11 +61,6 @@ TEST(JobRequestTest, IsInTheWordsOfTheJobsScheduler) {
   EXPECT_THAT(request_lines("#OAR", {.time_limit_seconds = 600}, 1),
               ElementsAre("#OAR -l walltime=00:10:00"));
   EXPECT_THAT(request_lines("#OAR", {.memory_bytes = kGiB}, 1), IsEmpty());
-  EXPECT_EQ(directive_word("slurm"), "#SBATCH");
-  EXPECT_EQ(directive_word("torque"), "#PBS");
-  EXPECT_EQ(directive_word("gridengine"), "#$");
-  EXPECT_EQ(directive_word("oar"), "#OAR");
-  EXPECT_EQ(directive_word("another"), "");
   EXPECT_THAT(request_lines("#SBATCH", {}, 1), IsEmpty());
   EXPECT_THAT(request_lines("", all, 1), IsEmpty());
 }
