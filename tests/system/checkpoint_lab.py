@@ -106,7 +106,7 @@ class Job:
     """One life: `command` as the user, in the job's control group and directory."""
 
     def __init__(self, node, user, directory, command, layout=slurm_v1, job_id=None):
-        self.user, self.directory = user, directory
+        self.node, self.user, self.directory = node, user, directory
         self.id = job_id or next(_numbers)
         self.group = layout(user, self.id)
         make_group(self.group)
@@ -117,6 +117,7 @@ class Job:
         procs = self.group / "cgroup.procs"
 
         def enter():
+            os.setsid()  # as schedulers do; criu refuses a session that began outside
             procs.write_text("0")
             harness.become_user(user)()
         with open(directory.parent / f"job-{self.id}.log", "wb") as log:
@@ -133,7 +134,14 @@ class Job:
         self.process.send_signal(signal.SIGUSR2)
 
     def wait(self):
-        return self.process.wait(60 * harness.PATIENCE)
+        try:
+            return self.process.wait(60 * harness.PATIENCE)
+        except subprocess.TimeoutExpired:
+            failed = self.directory / "checkpoint_failed"
+            raise AssertionError("\n".join(
+                ["the job does not end; its log, checkpoint_failed, and the service's log:",
+                 self.log.read_text(), failed.read_text() if failed.exists() else "none",
+                 self.node.log()])) from None
 
     def cancel(self):
         """As schedulers do: every process of the control group."""
@@ -179,6 +187,12 @@ class Node:
     def stop(self, how=signal.SIGTERM):
         self.process.send_signal(how)
         self.process.wait(60 * harness.PATIENCE)
+
+    def record_files(self):
+        return [json.loads(path.read_text()) for path in sorted(self.records.glob("*.json"))]
+
+    def actions(self):
+        return [record["checkpoint"]["action"] for record in self.record_files()]
 
     def requests(self):
         """What is in the spool: not taken yet, waiting for its turn, or being served."""

@@ -54,6 +54,8 @@ def test_a_counter_goes_through_several_lives_without_a_gap(node, layout):
     assert wait_for(exit_code.exists, "the program's exit code is kept")
     assert exit_code.read_text() == "7\n"
     check_no_gap(directory)
+    expected = ["made", *["restarted", "made"] * 3, "restarted", "ended"]
+    wait_for(lambda: node.actions() == expected, lambda: f"records {expected}: {node.actions()}")
 
 
 def first_life(node, directory, user=None):

@@ -26,24 +26,13 @@ def node(work):
     node.cleanup()
 
 
-@pytest.fixture
-def criu_node(work, criu):
-    node = checkpoint_lab.Node(work, criu)
-    yield node
-    node.cleanup()
-
-
 def records(node):
-    return [json.loads(path.read_text()) for path in sorted(node.records.glob("*.json"))]
-
-
-def actions(node):
-    return [record["checkpoint"]["action"] for record in records(node)]
+    return node.record_files()
 
 
 def wait_actions(node, *expected):
-    wait_for(lambda: actions(node) == list(expected),
-             lambda: f"records {expected}; there are {actions(node)}")
+    wait_for(lambda: node.actions() == list(expected),
+             lambda: f"records {expected}; there are {node.actions()}")
 
 
 def save(node, job):
@@ -194,8 +183,7 @@ def chain_lines(text):
     return [line[14 + len("2026-11-28 16:10:00  "):] for line in chain]
 
 
-def test_show_draws_the_chain_of_lives_of_a_job(criu_node, make_daemon, spool, work):
-    node = criu_node
+def test_show_draws_the_chain_of_lives_of_a_job(node, make_daemon, spool, work):
     node.start()
     directory = node.directory(node.alice)
     job = node.job(node.alice, directory)
