@@ -15,6 +15,7 @@
 
 #include "backends/catalog/block.h"
 #include "backends/catalog/field_lists.h"
+#include "backends/catalog/frequent_words.h"
 #include "backends/catalog/ingest.h"
 #include "backends/catalog/names.h"
 #include "backends/catalog/readable.h"
@@ -260,7 +261,7 @@ void SegmentCheck::check_script_block(const sqlite::Statement& row, const Block&
     find(place, "its filter of words is not that of its scripts");
   // A block that was written before format 4 has none.
   if (!row.is_null(11) &&
-      (young || (row.text(11) != words.places && row.text(11) != without_shared(words.places))))
+      (young || (row.text(11) != words.places && !is_earlier_list(row.text(11), words.places))))
     find(place, "has words in other scripts than it says");
 }
 
@@ -281,6 +282,8 @@ void SegmentCheck::check_blocks() {
   }
   report_.figures["blocks"] += blocks.size();
   if (!db_.ok()) return;
+  if (!FrequentWords(db_).check())
+    find("the list of frequent words", "is damaged or not that of its scripts");
   check_contents(blocks);
   check_words(blocks);
 }

@@ -182,7 +182,7 @@ bool convert_tables(sqlite::Connection& db, std::int64_t format) {
     if (format == 3) db.execute("DELETE FROM places");
     if (format < 5) {
       add_runs(db);
-    } else {
+    } else if (format < 8) {
       add_owners_of_runs(db);
     }
     if (format < 6) {
@@ -191,6 +191,8 @@ bool convert_tables(sqlite::Connection& db, std::int64_t format) {
     }
     add_newer_tables(db, format);
     if (format < 7) add_sums(db);
+    // Before it is finished again, a segment gets what format 9 has.
+    db.execute("DELETE FROM meta WHERE key = 'finished'");
   }
   db.run("UPDATE meta SET value = ? WHERE key = 'format'", kFormat);
   return db.execute("COMMIT");

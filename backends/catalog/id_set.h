@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 // A set of small ids (blocks, chunks, jobs of a segment) as bits.
@@ -26,6 +27,14 @@ class IdSet {
     if (end % 64 != 0) set.words_.back() >>= 64 - end % 64;
     return set;
   }
+  // Bit N of the bytes, the lowest of each byte first: whether N is a member.
+  static IdSet of_bits(std::string_view bytes) {
+    IdSet set;
+    set.words_.resize((bytes.size() + 7) / 8);
+    for (std::size_t i = 0; i < bytes.size(); ++i)
+      set.words_[i / 8] |= std::uint64_t{static_cast<unsigned char>(bytes[i])} << (i % 8 * 8);
+    return set;
+  }
   static bool is_small(std::int64_t id) noexcept { return id >= 0 && id < kEnd; }
 
   void add(std::int64_t id) {
@@ -38,6 +47,21 @@ class IdSet {
     if (!is_small(id)) return true;
     const auto word = static_cast<std::size_t>(id) / 64;
     return word < words_.size() ? (words_[word] >> (id % 64) & 1) != 0 : rest_;
+  }
+  // Whether one of `begin` to `end` - 1 is a member.
+  bool has_any(std::int64_t begin, std::int64_t end) const noexcept {
+    if (!is_small(begin) || !is_small(end)) return true;
+    while (begin < end) {
+      const std::int64_t next = std::min(end, (begin / 64 + 1) * 64);
+      std::uint64_t wanted = ~std::uint64_t{0} << (begin % 64);
+      if (next % 64 != 0) wanted &= ~(~std::uint64_t{0} << (next % 64));
+      if ((word(static_cast<std::size_t>(begin) / 64) & wanted) != 0) return true;
+      begin = next;
+    }
+    return false;
+  }
+  bool is_everything() const noexcept {
+    return rest_ && std::all_of(words_.begin(), words_.end(), [](auto word) { return ~word == 0; });
   }
   // Every id, or every one but a few.
   bool is_unlimited() const noexcept { return rest_; }

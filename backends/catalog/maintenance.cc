@@ -172,7 +172,7 @@ constexpr std::array kParts{
     Part{"pending_bytes", "tbl_name = 'pending'"},
     Part{"rows_bytes", "tbl_name IN ('jobs', 'outcomes', 'later', 'contents', 'names', 'owners')"},
     Part{"words_bytes",
-         "tbl_name GLOB 'words*' OR tbl_name IN ('pairs', 'places', 'script_blocks')"},
+         "tbl_name GLOB 'words*' OR tbl_name IN ('pairs', 'places', 'frequent', 'script_blocks')"},
     Part{"fields_bytes",
          "tbl_name IN ('fields', 'chunks', 'daily', 'sums', 'wasteful', 'unfinished')"},
 };

@@ -127,6 +127,13 @@ CREATE INDEX jobs_owner ON jobs(owner, time);
 CREATE INDEX jobs_alone ON jobs(time) WHERE event IS NULL;
 )sql";
 
+// And format 9.
+constexpr const char* kTablesOf9 = R"sql(
+-- Of a finished segment (frequent_words.h).
+CREATE TABLE frequent(word BLOB NOT NULL, scripts BLOB NOT NULL);
+CREATE UNIQUE INDEX frequent_word ON frequent(word);
+)sql";
+
 // That of kSegmentTables alone.
 constexpr std::int64_t kFormatOfTables = 6;
 
@@ -165,6 +172,7 @@ bool create_segment_tables(sqlite::Connection& db, std::int64_t segment) {
 void add_newer_tables(sqlite::Connection& db, std::int64_t format) {
   if (format < 7) db.execute(kTablesOf7);
   if (format < 8) db.execute(kIndicesOf8);
+  if (format < 9) db.execute(kTablesOf9);
 }
 
 bool prepare_writer(sqlite::Connection& db) {

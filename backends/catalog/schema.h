@@ -8,7 +8,7 @@
 #include "core/api/query.h"
 #include "core/base/result.h"
 
-// The catalog on disk, format 8:
+// The catalog on disk, format 9:
 //
 //   ROOT/catalog.db             which segments exist, and the families
 //   ROOT/segments/000001.db     the jobs that arrived in one period, with their contents and index
@@ -29,7 +29,8 @@
 // Finding. `words` has one row for each block of scripts, under the block's id: its distinct words
 // (words.h), and with the prefix kInAll those that occur in each of its scripts. `script_blocks`
 // has the block's owner, and the newest and oldest job that uses one of its scripts; `pairs` a
-// filter of its word pairs, `places` which of its scripts have which words. A young block of
+// filter of its word pairs, `places` which of its scripts have which words, and `frequent` of a
+// finished segment says the same of its most frequent words at once. A young block of
 // scripts has no words there, since each change of them is dear; its filter is one of its words
 // instead. Pending scripts are not indexed: a search reads them. Jobs are grouped in chunks of
 // kChunkJobs consecutive ids: `fields` has the values of each field in a chunk (field_lists.h),
@@ -37,7 +38,7 @@
 // changed), never too little.
 namespace scriptorium::catalog {
 
-inline constexpr std::int64_t kFormat = 8;
+inline constexpr std::int64_t kFormat = 9;
 inline constexpr std::int64_t kOldestFormat = 2;
 inline constexpr std::size_t kBlockBytes = 64
                                            << 10;  // raw contents of a block, before it is sealed

@@ -308,19 +308,20 @@ bool has_whole_word(const Need& need, Need::Kind kind) {
                      [&](const Need& child) { return has_whole_word(child, kind); });
 }
 
-// The block's scripts in which `need` can hold.
-Scripts scripts_for(const Need& need, std::string_view places,
-                    const std::function<bool(const std::string&)>& is_in_block) {
-  const bool all = need.kind == Need::Kind::kAnd;
-  if (need.kind == Need::Kind::kWord && !need.prefix)
-    return scripts_with(places, need.word).possible;
-  if (need.kind == Need::Kind::kNotInAll && !need.prefix && is_in_block(need.word))
-    return ~scripts_with(places, need.word).certain;
-  if (!all && need.kind != Need::Kind::kOr) return ~Scripts();
-  Scripts scripts = all ? ~Scripts() : Scripts();
+// The scripts in which `need` can hold: `with` and `without` say which have a whole word or lack
+// it, and `all` is what is not known.
+template <typename Set>
+Set possible_scripts(const Need& need, const Set& all,
+                     const std::function<Set(const std::string&)>& with,
+                     const std::function<Set(const std::string&)>& without) {
+  if (need.kind == Need::Kind::kWord && !need.prefix) return with(need.word);
+  if (need.kind == Need::Kind::kNotInAll && !need.prefix) return without(need.word);
+  const bool is_and = need.kind == Need::Kind::kAnd;
+  if (!is_and && need.kind != Need::Kind::kOr) return all;
+  Set scripts = is_and ? all : Set();
   for (const Need& child : need.children) {
-    const Scripts of_child = scripts_for(child, places, is_in_block);
-    all ? scripts &= of_child : scripts |= of_child;
+    const Set of_child = possible_scripts(child, all, with, without);
+    is_and ? scripts &= of_child : scripts |= of_child;
   }
   return scripts;
 }
@@ -348,7 +349,18 @@ std::map<std::string, IdSet> unwanted_words(const Need& need,
 
 bool places_allow(const Need& need, std::string_view places,
                   const std::function<bool(const std::string&)>& is_in_block) {
-  return scripts_for(need, places, is_in_block).any();
+  return possible_scripts<Scripts>(
+             need, ~Scripts(),
+             [&](const std::string& word) { return scripts_with(places, word).possible; },
+             [&](const std::string& word) {
+               return is_in_block(word) ? ~scripts_with(places, word).certain : ~Scripts();
+             })
+      .any();
+}
+
+IdSet scripts_for(const Need& need, const std::function<IdSet(const std::string&)>& with,
+                  const std::function<IdSet(const std::string&)>& without) {
+  return possible_scripts(need, IdSet::all(), with, without);
 }
 
 bool words_allow(const Need& need, std::string_view filter) {

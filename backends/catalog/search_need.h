@@ -56,7 +56,11 @@ std::map<std::string, IdSet> unwanted_words(const Need& need,
 // `places.list`. `is_in_block`: whether the block is known to have a word.
 bool places_allow(const Need& need, std::string_view places,
                   const std::function<bool(const std::string&)>& is_in_block);
-// The same for the filter of words that a young block has.
+// Of numbered scripts those in which `need` can hold; with(word) and without(word): those that can
+// have it, and those that can lack it.
+IdSet scripts_for(const Need& need, const std::function<IdSet(const std::string&)>& with,
+                  const std::function<IdSet(const std::string&)>& without);
+// As places_allow() for the filter of words that a young block has.
 bool words_allow(const Need& need, std::string_view filter);
 
 }  // namespace scriptorium::catalog

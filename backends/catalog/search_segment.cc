@@ -97,6 +97,7 @@ BranchSearch::BranchSearch(SearchReader& reader, const Branch& branch, const Vis
                    "ORDER BY newest DESC, id DESC LIMIT ?"),
       places_(reader.db(), "SELECT list FROM places WHERE id = ?"),
       pairs_(reader.db(), "SELECT filter FROM pairs WHERE id = ?"),
+      frequent_(reader.db()),
       young_blocks_(reader.db(),
                     "SELECT s.id, p.filter FROM script_blocks s LEFT JOIN pairs p ON p.id = s.id "
                     "WHERE s.young"),
@@ -132,7 +133,10 @@ void BranchSearch::plan() {
   const auto find = [&](const std::string& words) { return find_words(words); };
   blocks_ = by_words ? blocks_of(branch_.need, find) : IdSet::all();
   unwanted_.clear();
-  if (has_words_together_) unwanted_ = unwanted_words(branch_.need, find);
+  if (has_words_together_) {
+    unwanted_ = unwanted_words(branch_.need, find);
+    blocks_ = std::move(blocks_) - frequent_.blocks_without(branch_.need);
+  }
   if (by_words) add_young_blocks();
   const auto costs_less = [&](std::uint64_t cost) {
     const std::uint64_t blocks = blocks_.is_unlimited()

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/catalog/frequent_words.h"
 #include "backends/catalog/search_budget.h"
 #include "backends/catalog/search_chunks.h"
 #include "backends/catalog/search_condition.h"
@@ -121,6 +122,7 @@ class BranchSearch {
   sqlite::Statement more_blocks_;
   sqlite::Statement places_;
   sqlite::Statement pairs_;
+  FrequentWords frequent_;
   sqlite::Statement young_blocks_;
   sqlite::Statement without_script_;
 

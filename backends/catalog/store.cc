@@ -26,7 +26,7 @@ constexpr std::int64_t kMergePages = 500;
 // Pages that one step gives back to the file system.
 constexpr int kFreedPages = 250;
 // How long one step unites blocks of an old segment.
-constexpr std::chrono::milliseconds kUniteStep{20};
+constexpr std::chrono::milliseconds kFinishStep{20};
 // Events of a job whose script never came belong together if they are not further apart.
 constexpr std::int64_t kLongestJob = 30 * kDay * kSecond;
 
@@ -469,6 +469,7 @@ Result<void> Store::finish_one() {
     const auto finished = finish_step(older, **segment);
     if (!finished) {
       older.writer.reset();
+      older.frequent.reset();  // it takes for written what was not committed
       if (finished.error().kind() != ErrorKind::kCorrupt) return finished.error();
       note_damage(older, finished.error());
       continue;
@@ -490,7 +491,7 @@ bool Store::unite_blocks(Older& older, sqlite::Connection& db) {
     older.to_unite = *std::move(groups);
     std::reverse(older.to_unite->begin(), older.to_unite->end());
   }
-  const auto end = std::chrono::steady_clock::now() + kUniteStep;
+  const auto end = std::chrono::steady_clock::now() + kFinishStep;
   while (!older.to_unite->empty() && db.ok() && std::chrono::steady_clock::now() < end) {
     // What is damaged stays as it is.
     regroup(db, older.to_unite->back(), kSealedBlockBytes);
@@ -510,6 +511,12 @@ Result<bool> Store::finish_step(Older& older, SegmentWriter& segment) {
     if (unite_blocks(older, db)) {
       db.execute("INSERT INTO meta VALUES('united', 1)");
       older.to_unite.reset();
+    }
+  } else if (!db.integer("SELECT 1 FROM meta WHERE key = 'frequent'")) {
+    if (!older.frequent) older.frequent = std::make_unique<FrequentWordsWriter>(db);
+    if (older.frequent->step(db, std::chrono::steady_clock::now() + kFinishStep)) {
+      db.execute("INSERT INTO meta VALUES('frequent', 1)");
+      older.frequent.reset();
     }
   } else if (!db.integer("SELECT 1 FROM meta WHERE key = 'merging'")) {
     // A negative number puts all of the index on one level, so that the next steps merge it into

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backends/catalog/config.h"
+#include "backends/catalog/frequent_words.h"
 #include "backends/catalog/ingest.h"
 #include "backends/catalog/regroup.h"
 #include "backends/catalog/segments.h"
@@ -76,6 +77,7 @@ class Store {
     bool finished = false;  // everything is sealed and merged
     // The blocks that are still to be united, the next one last.
     std::optional<std::vector<Regrouping>> to_unite;
+    std::unique_ptr<FrequentWordsWriter> frequent;  // while they are written
     bool damaged = false;
   };
   struct Found {

@@ -73,8 +73,9 @@ bool has_bits(std::string_view filter, std::uint64_t hash) {
 
 struct Seen {
   std::uint32_t number = 0;    // of the word, from 0
-  std::uint32_t contents = 0;  // that have the word
-  std::size_t last = 0;        // the last of them, from 1
+  std::uint32_t contents = 0;  // plain ones that have the word
+  std::size_t last = 0;        // the last of all that have it, from 1
+  bool in_others = false;      // that are not plain
 };
 // A word with hash_word() of it, which is made once.
 struct HashedWord {
@@ -181,7 +182,7 @@ std::optional<PlacesLayout> layout_of(std::string_view places) {
   layout.words = number_at<std::uint16_t>(places, 0);
   const auto parts = number_at<std::uint16_t>(places, 2);
   layout.names_shared = (parts & kNamesShared) != 0;
-  layout.parts = parts & ~kNamesShared;
+  layout.parts = parts & ~(kNamesShared | kNamedSome);
   const std::size_t patterns = number_at<std::uint16_t>(places, 4);
   layout.salt = number_at<std::uint16_t>(places, 6);
   layout.number_bytes = patterns <= kShortNumbers ? 1 : 2;
@@ -252,9 +253,8 @@ std::string places_of(const Words& words, const std::vector<Scripts>& having, co
       continue;
     }
     const auto [known, is_new] = by_hash.try_emplace(hash, with_word);
-    if (is_new) continue;
-    known->second |= with_word;
-    shared.insert(hash);
+    if (!is_new) known->second |= with_word;
+    if (!is_new || seen.in_others) shared.insert(hash);
   }
   for (const std::uint16_t hash : everywhere) {
     by_hash.erase(hash);
@@ -288,7 +288,8 @@ BlockWords words_of(const Block& block) {
       Seen& seen = found->second;
       if (seen.last != place + 1) {
         seen.last = place + 1;
-        if (plain) ++seen.contents;
+        seen.contents += plain ? 1 : 0;
+        seen.in_others = seen.in_others || !plain;
         if (seen.number < having.size()) having[seen.number].set(part_of(place, block.size()));
       }
       if (before) pairs.insert(hash_pair(*before, word));
@@ -343,12 +344,17 @@ WordScripts scripts_with(std::string_view places, std::string_view word) {
   return scripts;
 }
 
-std::string without_shared(std::string_view places) {
+std::size_t parts_of(std::string_view places) {
   const auto layout = layout_of(places);
-  if (!layout || !layout->names_shared) return std::string(places);
-  std::string text(places.substr(0, layout->shared));
-  text[3] = static_cast<char>(layout->parts >> 8);
-  return text;
+  return layout ? layout->parts : 0;
+}
+
+bool is_earlier_list(std::string_view places, std::string_view list) {
+  const auto layout = layout_of(list);
+  const auto earlier = layout_of(places);
+  return layout && earlier && !earlier->names_shared && earlier->parts == layout->parts &&
+         places.substr(0, 2) == list.substr(0, 2) &&
+         places.substr(4, earlier->shared - 4) == list.substr(4, layout->shared - 4);
 }
 
 std::string filter_of_words(const Block& block) {

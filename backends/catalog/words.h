@@ -45,18 +45,22 @@ bool may_have_pair(std::string_view filter, std::string_view first, std::string_
 // the number of its pattern (1 byte if there are at most 256 of them, else 2), and the patterns (as
 // many bytes as the bits take). A word that is not listed can be in every script. Words that share
 // a hash share their scripts; the salt, which goes into the hash, is one with which few do. If the
-// number of parts has kNamesShared, the hashes of several words follow (2 bytes each, ascending);
-// catalogs have lists without, too, that were written before 2026-11-28.
+// number of parts has kNamesShared, further hashes follow (2 bytes each, ascending): of several
+// words, and of words that a script with bytes from 0xF8 on has, as what a search finds in it is
+// not certain. Catalogs also have lists without, and with kNamedSome, which name too few.
 inline constexpr std::size_t kMostParts = 256;
-inline constexpr std::uint16_t kNamesShared = 1U << 15;
+inline constexpr std::uint16_t kNamedSome = 1U << 15;
+inline constexpr std::uint16_t kNamesShared = 1U << 14;
 using Scripts = std::bitset<kMostParts>;
 struct WordScripts {
   Scripts possible = ~Scripts();
   Scripts certain;  // that have the word, if any script of the block has it
 };
 WordScripts scripts_with(std::string_view places, std::string_view word);
-// The list as it was written before it named shared hashes.
-std::string without_shared(std::string_view places);
+std::size_t parts_of(std::string_view places);  // 0 if the list is empty or damaged
+// Whether `places` is `list` as it was written by an earlier version, with other shared hashes or
+// none.
+bool is_earlier_list(std::string_view places, std::string_view list);
 
 // A filter of the words of a block: false means that no script of the block has the word.
 std::string filter_of_words(const Block& block);

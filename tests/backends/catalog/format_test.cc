@@ -109,7 +109,7 @@ class CatalogFormatTest : public ::testing::Test {
 class CatalogOlderFormatTest : public CatalogFormatTest,
                                public ::testing::WithParamInterface<int> {};
 
-INSTANTIATE_TEST_SUITE_P(, CatalogOlderFormatTest, ::testing::Values(2, 3, 4, 5, 6, 7));
+INSTANTIATE_TEST_SUITE_P(, CatalogOlderFormatTest, ::testing::Values(2, 3, 4, 5, 6, 7, 8));
 
 TEST_P(CatalogOlderFormatTest, OpensWhatItWrote) {
   const std::string root = copy_of_fixture("format-" + std::to_string(GetParam()));
@@ -231,7 +231,7 @@ TEST_F(CatalogFormatTest, RunsOfAJobThatIsNotVerifiedAreConvertedAndFoundSound) 
     auto db = sqlite::Connection::open(segment_file(root, 1), sqlite::Connection::Mode::kReadWrite);
     ASSERT_TRUE((*db)->execute(
         "UPDATE later SET owner = owner > 0; ALTER TABLE later RENAME COLUMN owner TO verified; "
-        "DROP INDEX jobs_owner; DROP INDEX jobs_alone"));
+        "DROP INDEX jobs_owner; DROP INDEX jobs_alone; DROP TABLE frequent"));
   }
   set_format(segment_file(root, 1), 7);
   set_format(catalog_file(root), 7);

@@ -130,7 +130,7 @@ class MaintenanceTest : public ::testing::Test {
     config_.segment_jobs = kSegmentJobs;
   }
 
-  void put(const std::vector<Event>& events) {
+  void put(const std::vector<Event>& events, int steps_after = 0) {
     Store store(config_, "catalog", log_, clock_);
     ASSERT_TRUE(store.start());
     for (std::size_t at = 0; at < events.size(); at += 50) {
@@ -141,6 +141,7 @@ class MaintenanceTest : public ::testing::Test {
         ASSERT_NE(stored.kind, Stored::Kind::kFailed) << stored.error->message();
       ASSERT_TRUE(store.tidy());
     }
+    for (int step = 0; step < steps_after; ++step) ASSERT_TRUE(store.tidy());
     store.close();
   }
   void change(std::int64_t segment, const std::string& sql) const {
@@ -273,6 +274,34 @@ TEST_F(MaintenanceTest, EachWrongRowIsFoundAndMadeRight) {
     EXPECT_EQ(found(), "");
     EXPECT_EQ(all_events(config_.root), events);
     EXPECT_EQ(all_rows(config_.root), rows);
+  }
+}
+
+TEST_F(MaintenanceTest, AWrongListOfFrequentWordsIsFoundAndMadeRight) {
+  std::vector<Event> events;
+  for (int i = 0; i < 3 * static_cast<int>(kSegmentJobs); ++i) {
+    events.push_back(job_at(std::to_string(i), i, i % 2 == 0 ? "srun needle" : "srun thread"));
+    events.back().user = {.name = "user" + std::to_string(i / 4), .id = "1000", .verified = true};
+  }
+  put(events, /*steps_after=*/50);
+  EXPECT_EQ(found(), "");
+  const std::string whole = config_.root + ".whole";
+  fs::copy(config_.root, whole, fs::copy_options::recursive);
+  for (const char* const damage :
+       {"UPDATE frequent SET scripts = (SELECT scripts FROM frequent WHERE word = x'6e6565646c65') "
+        "WHERE word = x'746872656164'",
+        "UPDATE frequent SET scripts = x'28b52ffd' WHERE word = x'746872656164'",
+        "UPDATE frequent SET scripts = (SELECT scripts FROM frequent WHERE word = x'') WHERE word "
+        "= "
+        "x'20'",
+        "DELETE FROM frequent WHERE word = x'20'"}) {
+    SCOPED_TRACE(damage);
+    fs::remove_all(config_.root);
+    fs::copy(whole, config_.root, fs::copy_options::recursive);
+    ASSERT_NO_FATAL_FAILURE(change(1, damage));
+    EXPECT_THAT(found(), HasSubstr("the list of frequent words"));
+    EXPECT_EQ(rebuild().figures.at("segments_rewritten"), 1U);
+    EXPECT_EQ(found(), "");
   }
 }
 

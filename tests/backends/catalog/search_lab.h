@@ -81,6 +81,20 @@ class SearchLab {
     if (!(*writer)->commit()) problem_ = "the seal's commit failed";
   }
 
+  // Every segment but the newest.
+  void finish() {
+    const auto is_finished = [&](const catalog::SegmentInfo& info) {
+      auto db = catalog::open_segment_reader(config_.root, info.id);
+      return db && (*db)->integer("SELECT 1 FROM meta WHERE key = 'finished'");
+    };
+    const auto list = segments();
+    for (int step = 0; step < 10'000 && problem_.empty(); ++step) {
+      if (std::all_of(list.begin() + 1, list.end(), is_finished)) return;
+      if (const auto tidied = store_->tidy(); !tidied) problem_ = tidied.error().message();
+    }
+    if (problem_.empty()) problem_ = "the segments are never finished";
+  }
+
   std::vector<catalog::SegmentInfo> segments() {
     auto db = catalog::open_catalog_reader(config_.root);
     if (!db) return {};
@@ -249,7 +263,11 @@ class JobMaker {
     static const std::vector<std::string> kBetween{" ", " ", "  ", "\t", "_", "/",  "=", "--",
                                                    ".", "-", "\n", "\n", "$", "\"", "*", "\xff"};
     const std::size_t words = one_in(20) ? 0 : 5 + below(60);
-    for (std::size_t i = 0; i < words; ++i) script += any(kWords) + any(kBetween);
+    const bool is_plain = !one_in(30);
+    for (std::size_t i = 0; i < words; ++i) {
+      const std::string& between = any(kBetween);
+      script += any(kWords) + (is_plain && between == "\xff" ? "+" : between);
+    }
     if (one_in(3)) script += "\n#SBATCH --mem=" + std::to_string(below(64)) + "G\n";
     if (one_in(5)) script += "rare" + std::to_string(below(400)) + "\n";
     if (one_in(20)) script += std::string(60 + below(10), 'w') + "\n";

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -75,11 +76,23 @@ class SearchModel {
     ASSERT_GE(lab_.segments().size(), 3U);
     ASSERT_GE(jobs_.size(), 330U);
     QueryMaker maker(make_, jobs_);
-    for (std::uint64_t i = 0; i < queries && !::testing::Test::HasFailure(); ++i)
+    for (std::uint64_t i = 0; i < queries && !::testing::Test::HasFailure(); ++i) {
+      if (i == queries / 2) finish();
       compare(maker.query());
+    }
   }
 
  private:
+  void finish() {
+    lab_.finish();
+    ASSERT_EQ(lab_.problem(), "");
+    std::uint64_t lists = 0;
+    for (const catalog::SegmentInfo& info : lab_.segments()) {
+      auto db = catalog::open_segment_reader(lab_.root(), info.id);
+      lists += (*db)->number("SELECT count(*) FROM frequent");
+    }
+    EXPECT_GT(lists, 20U);
+  }
   Searchable& any_search() { return make_.one_in(2) ? lab_.search() : *by_chunks_; }
   Visibility visibility() {
     Visibility visibility;
@@ -427,6 +440,62 @@ TEST_F(CatalogSearchTest, ABlockWhoseScriptsHaveNotAllWordsIsNotOpened) {
   const auto unknown = lab_.search().search(everything(both));
   ASSERT_TRUE(unknown);
   EXPECT_EQ(unknown->problems.size(), 1U);
+}
+
+// Of an owner each; here the blocks cannot be opened, and `places` is gone.
+TEST_F(CatalogSearchTest, BlocksOfAFinishedSegmentWithoutAScriptOfAllWordsAreNotOpened) {
+  SearchLab lab(/*segment_jobs=*/24);
+  for (int i = 0; i < 25; ++i) {
+    Event job = test::make_event_value(
+        std::to_string(i), i % 2 == 0 ? "#!/bin/sh\nneedle\n" : "#!/bin/sh\nthread cat\n");
+    job.user = {.name = "user" + std::to_string(i / 2), .id = "1000", .verified = true};
+    lab.put({job});
+  }
+  lab.finish();
+  ASSERT_EQ(lab.problem(), "");
+  auto db = sqlite::Connection::open(catalog::segment_file(lab.root(), 1),
+                                     sqlite::Connection::Mode::kReadWrite);
+  ASSERT_EQ((*db)->number("SELECT count(*) FROM blocks WHERE kind = 0"), 12U);
+  const auto problems = [&](const Query& query) {
+    const auto answer =
+        catalog::make_search(lab.root(), lab.clock(), {})->search(everything(query));
+    return answer ? answer->problems.size() : 4711;
+  };
+  const auto with = [](const char* word, Query other) {
+    return test::all_of_query({text_query(word), std::move(other)});
+  };
+  const std::vector<Query> without_job{
+      with("needle", text_query("thread")), with("thread", test::not_query(text_query("cat"))),
+      with("sh", test::all_of_query({text_query("needle"), text_query("cat")}))};
+  ASSERT_TRUE((*db)->execute("DELETE FROM places; UPDATE blocks SET data = x'28b52ffd'"));
+  for (const Query& query : without_job) EXPECT_EQ(problems(query), 0U) << query::to_text(query);
+  EXPECT_GT(problems(with("needle", text_query("sh"))), 0U);
+  EXPECT_GT(problems(with("needle", test::not_query(text_query("thread")))), 0U);
+  // A list that is damaged says nothing.
+  ASSERT_TRUE((*db)->execute("UPDATE frequent SET scripts = x'28b52ffd' WHERE word = x'636174'"));
+  EXPECT_EQ(problems(without_job[0]), 0U);
+  EXPECT_GT(problems(without_job[1]), 0U);
+  ASSERT_TRUE((*db)->execute("DELETE FROM frequent WHERE word = x''"));
+  EXPECT_GT(problems(without_job[0]), 0U);
+}
+
+// A byte that is no text continues the word before it, which is then another one.
+TEST_F(CatalogSearchTest, AScriptHasNotAWordThatSuchAByteContinues) {
+  SearchLab lab(/*segment_jobs=*/36);
+  for (int i = 0; i < 37; ++i) {
+    constexpr std::array kScripts{"alpha gmx\xff", "beta gmx", "gamma"};
+    Event job = test::make_event_value(std::to_string(i), kScripts.at(i % 3));
+    job.user = {.name = "user" + std::to_string(i / 3), .id = "1000", .verified = true};
+    lab.put({job});
+  }
+  const Query query = test::all_of_query({text_query("alpha"), test::not_query(text_query("gmx"))});
+  for (const char* const when : {"before", "after"}) {
+    const auto answer = lab.search().search(everything(query));
+    ASSERT_TRUE(answer);
+    EXPECT_EQ(answer->hits.size(), 13U) << when;
+    lab.finish();
+    ASSERT_EQ(lab.problem(), "");
+  }
 }
 
 TEST_F(CatalogSearchTest, ADamagedListOfFieldsHidesNoJob) {

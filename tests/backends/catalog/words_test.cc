@@ -96,16 +96,25 @@ TEST(CatalogWordsTest, BytesThatAreNoUtf8HideNoWord) {
   EXPECT_EQ(scripts_with(places, "gmx").possible, ~Scripts());
   EXPECT_EQ(scripts_with(places, "mdrun").possible, Scripts(1));
   EXPECT_EQ(scripts_with(places, "srun").possible, Scripts(2));
+  // For a search, the byte continues the word before it.
+  EXPECT_TRUE(scripts_with(places, "srun").certain.none());
+  EXPECT_EQ(scripts_with(places, "mdrun").certain, Scripts(1));
 }
 
 TEST(CatalogWordsTest, AListOfAnEarlierVersionSaysNothingForCertain) {
   const std::string places = words_of(block_of({"gmx mdrun\n", "gmx srun\n"})).places;
   EXPECT_EQ(scripts_with(places, "srun").certain, Scripts(2));
-  const std::string earlier = without_shared(places);
-  EXPECT_NE(earlier, places);
-  EXPECT_EQ(without_shared(earlier), earlier);
-  EXPECT_EQ(scripts_with(earlier, "srun").possible, Scripts(2));
-  EXPECT_TRUE(scripts_with(earlier, "srun").certain.none());
+  for (const std::uint16_t flag : {kNamedSome, std::uint16_t{0}}) {
+    std::string earlier = places;
+    earlier[3] = static_cast<char>(flag >> 8);
+    EXPECT_TRUE(is_earlier_list(earlier, places));
+    EXPECT_EQ(scripts_with(earlier, "srun").possible, Scripts(2));
+    EXPECT_TRUE(scripts_with(earlier, "srun").certain.none());
+    earlier.back() = static_cast<char>(earlier.back() + 1);  // a pattern: there are no shared ones
+    EXPECT_FALSE(is_earlier_list(earlier, places));
+  }
+  EXPECT_FALSE(is_earlier_list(places, places));
+  EXPECT_FALSE(is_earlier_list("", places));
 }
 
 TEST(CatalogWordsTest, OfVeryManyWordsNothingIsKept) {

@@ -1,0 +1,216 @@
+#include "backends/catalog/frequent_words.h"
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <utility>
+
+#include "backends/catalog/block.h"
+#include "backends/catalog/words.h"
+
+namespace scriptorium::catalog {
+namespace {
+
+// A word of fewer blocks than one in so many leaves few of them to look at.
+constexpr std::size_t kFrequentShare = 16;
+constexpr std::size_t kLeastBlocks = 8;
+constexpr std::size_t kMostFrequentWords = 2048;
+// Of 250,000 jobs, the bits of a word take some 24 KB until they are packed.
+constexpr std::size_t kWordsAtOnce = 512;
+// More than the bits of any segment take.
+constexpr std::size_t kMostListBytes = std::size_t{64} << 20;
+
+// The blocks that have a word, which is_indexed_byte() alone.
+IdSet blocks_with(sqlite::Connection& db, const std::string& word) {
+  IdSet blocks;
+  sqlite::Statement select(db, "SELECT rowid FROM words WHERE words MATCH ?");
+  select.bind("\"" + word + "\"");
+  while (select.step()) blocks.add(select.integer(0));
+  return blocks;
+}
+
+class PlacesReader {
+ public:
+  explicit PlacesReader(sqlite::Connection& db)
+      : select_(db, "SELECT list FROM places WHERE id = ?") {}
+  void add(std::int64_t block, FrequentLists& to) {
+    if (select_.bind(block).step()) to.add(block, select_.text(0));
+    select_.reset();
+  }
+
+ private:
+  sqlite::Statement select_;
+};
+
+std::string pack_list(const std::string& bits, const std::vector<std::int64_t>& unsure) {
+  const std::string ids = pack_ids(unsure);
+  return pack_block({bits, ids}, kFinishedLevel);
+}
+
+}  // namespace
+
+void FrequentLists::add(std::int64_t id, std::string_view places) {
+  const std::size_t parts = parts_of(places);
+  if (parts == 0) return;
+  const auto begin = static_cast<std::size_t>(first.back());
+  for (auto& [text, word] : words) {
+    if (!word.blocks.has(id)) continue;
+    const auto [possible, certain] = scripts_with(places, text);
+    if (certain != possible) word.unsure.push_back(static_cast<std::int64_t>(blocks.size()));
+    for (std::size_t part = possible._Find_first(); part < parts;
+         part = possible._Find_next(part)) {
+      const std::size_t script = begin + part;
+      if (word.bits.size() <= script / 8) word.bits.resize(script / 8 + 1);
+      word.bits[script / 8] = static_cast<char>(word.bits[script / 8] | 1 << (script % 8));
+    }
+  }
+  blocks.push_back(id);
+  first.push_back(static_cast<std::int64_t>(begin + parts));
+}
+
+FrequentWordsWriter::FrequentWordsWriter(sqlite::Connection& db) {
+  db.execute("DELETE FROM frequent");
+  sqlite::Statement select(db, "SELECT id FROM script_blocks WHERE NOT young ORDER BY id");
+  select.bind();
+  while (select.step()) blocks_.push_back(select.integer(0));
+  if (blocks_.size() >= kLeastBlocks) choose_words(db);
+}
+
+void FrequentWordsWriter::choose_words(sqlite::Connection& db) {
+  std::vector<std::pair<std::uint64_t, std::string>> found;
+  db.execute(
+      "CREATE VIRTUAL TABLE IF NOT EXISTS temp.vocabulary USING fts5vocab(main, words, row)");
+  {
+    sqlite::Statement select(db, "SELECT doc, term FROM temp.vocabulary WHERE doc >= ?");
+    select.bind(std::max(kLeastBlocks, blocks_.size() / kFrequentShare));
+    while (select.step()) {
+      const std::string_view word = select.text(1);
+      if (!word.empty() && is_indexed_byte(word.front()))
+        found.emplace_back(select.number(0), word);
+    }
+  }
+  db.execute("DROP TABLE temp.vocabulary");
+  std::ranges::sort(found, std::greater());
+  if (found.size() > kMostFrequentWords) found.resize(kMostFrequentWords);
+  for (auto& [blocks, word] : found) words_left_.push_back(std::move(word));
+}
+
+bool FrequentWordsWriter::step(sqlite::Connection& db, SteadyTime end) {
+  const auto has_time = [&] { return db.ok() && std::chrono::steady_clock::now() < end; };
+  const auto write = [&](std::string_view word, const std::string& list) {
+    db.run("INSERT INTO frequent VALUES(?, ?)", sqlite::Blob{word}, sqlite::Large{list});
+  };
+  PlacesReader places(db);
+  auto& words = lists_.words;
+  while (has_time()) {
+    if (!words_left_.empty() && next_block_ == 0 && words.size() < kWordsAtOnce) {
+      IdSet blocks = blocks_with(db, words_left_.back());
+      words[std::move(words_left_.back())].blocks = std::move(blocks);
+      words_left_.pop_back();
+    } else if (words.empty()) {
+      break;
+    } else if (next_block_ < blocks_.size()) {
+      places.add(blocks_[next_block_++], lists_);
+    } else {
+      write(words.begin()->first,
+            pack_list(words.begin()->second.bits, words.begin()->second.unsure));
+      words.erase(words.begin());
+      if (words.empty()) end_round();
+    }
+  }
+  if (!db.ok() || !words.empty() || !words_left_.empty()) return false;
+  if (first_.size() == blocks_.size() + 1) {
+    write(kFrequentBlocks, pack_list({}, blocks_));
+    write(kFrequentFirst, pack_list({}, first_));
+  }
+  return db.ok();
+}
+
+// All rounds cover the same blocks, else the numbers of scripts differ.
+void FrequentWordsWriter::end_round() {
+  FrequentLists done = std::exchange(lists_, {});
+  next_block_ = 0;
+  if (first_.empty()) {
+    blocks_ = std::move(done.blocks);
+    first_ = std::move(done.first);
+  } else if (done.blocks != blocks_) {
+    first_.clear();
+    words_left_.clear();
+  }
+}
+
+FrequentWords::FrequentWords(sqlite::Connection& db)
+    : db_(db), select_(db, "SELECT scripts FROM frequent WHERE word = ?") {}
+
+std::optional<Block> FrequentWords::list(std::string_view word) {
+  const bool found = select_.bind(sqlite::Blob{word}).step();
+  auto block = found ? Block::unpack(select_.text(0), kMostListBytes) : Result<Block>(Block());
+  select_.reset();
+  if (!block || block->size() != 2) return std::nullopt;
+  return *std::move(block);
+}
+
+std::optional<std::vector<std::int64_t>> FrequentWords::ids(std::string_view name) {
+  const auto packed = list(name);
+  return packed ? unpack_ids((*packed)[1]) : std::nullopt;
+}
+
+IdSet FrequentWords::blocks_without(const Need& need) {
+  IdSet without;
+  const auto blocks = ids(kFrequentBlocks);
+  const auto first = ids(kFrequentFirst);
+  if (!blocks || !first || first->size() != blocks->size() + 1) return without;
+  const auto with_word = [&](const std::string& word) {
+    const auto found = list(word);
+    return found ? IdSet::of_bits((*found)[0]) : IdSet::all();
+  };
+  const auto without_word = [&](const std::string& word) {
+    const auto found = list(word);
+    const auto unsure = found ? unpack_ids((*found)[1]) : std::nullopt;
+    if (!unsure) return IdSet::all();
+    IdSet scripts = ~IdSet::of_bits((*found)[0]);
+    for (const std::int64_t number : *unsure) {
+      const auto block = static_cast<std::size_t>(number);
+      if (block >= blocks->size()) return IdSet::all();
+      for (std::int64_t script = (*first)[block]; script < (*first)[block + 1]; ++script)
+        scripts.add(script);
+    }
+    return scripts;
+  };
+  const IdSet scripts = scripts_for(need, with_word, without_word);
+  for (std::size_t i = 0; i < blocks->size(); ++i) {
+    if (!scripts.has_any((*first)[i], (*first)[i + 1])) without.add((*blocks)[i]);
+  }
+  return without;
+}
+
+bool FrequentWords::check() {
+  if (!db_.integer("SELECT 1 FROM meta WHERE key = 'frequent'") ||
+      !db_.integer("SELECT 1 FROM frequent"))
+    return true;
+  const auto blocks = ids(kFrequentBlocks);
+  const auto first = ids(kFrequentFirst);
+  if (!blocks || !first) return false;
+  std::vector<std::string> words;
+  sqlite::Statement select(db_, "SELECT word FROM frequent");
+  select.bind();
+  while (select.step()) words.emplace_back(select.text(0));
+  PlacesReader places(db_);
+  while (!words.empty()) {
+    FrequentLists right;
+    for (; !words.empty() && right.words.size() < kWordsAtOnce; words.pop_back()) {
+      if (words.back() != kFrequentBlocks && words.back() != kFrequentFirst)
+        right.words[words.back()].blocks = blocks_with(db_, words.back());
+    }
+    for (const std::int64_t block : *blocks) places.add(block, right);
+    if (right.blocks != *blocks || right.first != *first) return false;
+    for (const auto& [text, word] : right.words) {
+      const auto found = list(text);
+      if (!found || (*found)[0] != word.bits || (*found)[1] != pack_ids(word.unsure)) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace scriptorium::catalog
