@@ -1,60 +1,49 @@
 #include <algorithm>
 #include <cstddef>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "core/base/text.h"
+#include "core/cli/report_text.h"
 #include "core/cli/show_text.h"
-#include "core/query/unchecked_json.h"
 
 namespace scriptorium::cli {
 namespace {
 
-using EventPointer = std::shared_ptr<const Event>;
+using query::CheckpointChain;
+using query::CheckpointStep;
 
-constexpr const char* kCheckpoint = "checkpoint";  // the event's member, not the plugin's name
 // A program that is saved every ten minutes for a week has a thousand.
 constexpr std::size_t kMostLines = 40;
+constexpr std::size_t kIndent = 14;
+constexpr std::size_t kSeverity = 9;  // as in `report`
 
-std::optional<double> number_of(const Json& event, const char* name) {
-  return query::measured_at(event, {kCheckpoint, name});
-}
-
-std::string step_text(const Event& event) {
-  const Json json = Json::parse(event.extra_json, nullptr, false);
-  const std::string action = query::text_at(json, {kCheckpoint, "action"}, 40);
-  const std::string reason = query::text_at(json, {kCheckpoint, "reason"}, 40);
-  const std::string place = event.host.empty() ? "" : " on " + printable(event.host);
+std::string step_text(const CheckpointStep& step) {
   std::string facts;
   const auto add = [&facts](const std::string& fact) {
     facts += (facts.empty() ? ": " : ", ") + fact;
   };
-  if (const auto bytes = number_of(json, "image_bytes"))
-    add(format_bytes(static_cast<std::uint64_t>(*bytes)));
-  if (const auto frozen = number_of(json, "frozen_seconds"))
-    add("frozen for " + format_seconds(*frozen));
-  if (!reason.empty()) add(reason);
-  if (const auto code = number_of(json, "exit_code"))
-    add("exit code " + std::to_string(static_cast<int>(*code)));
-  const std::string what = action == "made"             ? "saved"
-                           : action == "failed"         ? "not saved"
-                           : action == "restarted"      ? "resumed"
-                           : action == "restart_failed" ? "not resumed"
-                                                        : action;
-  return what + place + facts;
+  if (step.image_bytes) add(format_bytes(*step.image_bytes));
+  if (step.frozen_seconds) add("frozen for " + format_seconds(*step.frozen_seconds));
+  if (step.away_seconds) add("away for " + format_seconds(*step.away_seconds));
+  if (!step.reason.empty()) add(step.reason);
+  if (step.exit_code) add("exit code " + std::to_string(*step.exit_code));
+  return checkpoint_words(step) + (step.node.empty() ? "" : " on " + step.node) + facts;
 }
 
 }  // namespace
 
-std::string chain_text(const Searchable::Record& record, const Console& console) {
-  std::vector<EventPointer> steps;
-  std::ranges::copy_if(record.later, std::back_inserter(steps),
-                       [](const EventPointer& event) { return event->kind == "job.checkpoint"; });
-  std::ranges::stable_sort(steps, {}, [](const EventPointer& event) { return event->time; });
+std::string chain_text(const Searchable::Record& record,
+                       const std::vector<query::CheckpointFinding>& findings,
+                       const Console& console) {
+  const std::vector<CheckpointChain> chains = query::checkpoint_chains(record);
+  std::vector<CheckpointStep> steps;
+  for (const CheckpointChain& chain : chains)
+    steps.insert(steps.end(), chain.steps.begin(), chain.steps.end());
+  std::ranges::stable_sort(steps, {}, &CheckpointStep::time);
   std::string text;
   const auto add = [&text](const std::string& line) {
-    text += "  " + padded(text.empty() ? kCheckpoint : "", 12) + line + "\n";
+    text += "  " + padded(text.empty() ? query::kCheckpoint : "", kIndent - 2) + line + "\n";
   };
   std::size_t first = 0;
   if (steps.size() > kMostLines) {
@@ -62,10 +51,14 @@ std::string chain_text(const Searchable::Record& record, const Console& console)
     add(std::to_string(first) + " earlier ones are left out; --json has them");
   }
   for (; first < steps.size(); ++first) {
-    const Event& step = *steps[first];
+    const CheckpointStep& step = steps[first];
     add(local_text(step.time) + "  " + step_text(step) +
-        (step.user.verified ? "" : console.yellow(" (unverified)")));
+        (step.is_verified ? "" : console.yellow(" (unverified)")));
   }
+  if (const std::string sum = query::checkpoint_sum_text(chains); !sum.empty()) add(sum);
+  for (const query::CheckpointFinding& found : findings)
+    add(coloured(padded(found.severity, kSeverity), found.severity, console) +
+        wrapped(found.text + " [" + found.id + "]", kIndent + kSeverity));
   return text;
 }
 

@@ -159,6 +159,8 @@ Json show_json(const StoredCapture& found, const Searchable::Record* record) {
   if (record == nullptr) return json;
   json["job"] = query::job_json(record->job);
   json["later"] = query::later_json(*record);
+  if (Json chain = query::checkpoint_json(*record, system_clock().now()); !chain.is_null())
+    json[query::kCheckpoint] = std::move(chain);
   return json;
 }
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,6 +38,16 @@ std::string used_text(const JobRow& job) {
   return text;
 }
 
+// Their ids, each once.
+std::string findings_text(const JobRow& job,
+                          const std::vector<query::CheckpointFinding>& of_chain) {
+  std::vector<std::string> ids = job.findings;
+  for (const query::CheckpointFinding& found : of_chain) {
+    if (std::ranges::find(ids, found.id) == ids.end()) ids.push_back(found.id);
+  }
+  return shown(ids);
+}
+
 }  // namespace
 
 std::string use_text(const Searchable::Record& record, const Console& console) {
@@ -45,7 +56,8 @@ std::string use_text(const Searchable::Record& record, const Console& console) {
   add_line(text, "outcome", outcome_text(job, console));
   add_line(text, "used", used_text(job));
   add_line(text, "nodes", shown(job.nodes));
-  add_line(text, "findings", shown(job.findings));
+  const auto of_chain = query::checkpoint_findings(record, system_clock().now());
+  add_line(text, "findings", findings_text(job, of_chain));
   add_line(text, "modules", shown(job.modules));
   add_line(text, "software", shown(job.software));
   for (const query::Task& task : query::failed_of(query::tasks_of(query::task_lives(record))))
@@ -57,7 +69,7 @@ std::string use_text(const Searchable::Record& record, const Console& console) {
         add_line(text, "life " + std::to_string(++number), outcome_text(life, console));
     }
   }
-  text += chain_text(record, console);
+  text += chain_text(record, of_chain, console);
   if (job.family)
     add_line(text, "family",
              std::to_string(*job.family) + "; its runs: scriptorium history " + printable(job.id));

@@ -8,11 +8,13 @@
 
 #include "core/base/text.h"
 #include "core/page/array_part.h"
+#include "core/page/chain_part.h"
 #include "core/page/job_plots.h"
 #include "core/page/request.h"
 #include "core/page/shown.h"
 #include "core/page/use_values.h"
 #include "core/query/array_report.h"
+#include "core/query/checkpoint_chain.h"
 #include "core/query/job_record.h"
 #include "core/query/job_text.h"
 #include "core/query/unchecked_json.h"
@@ -62,13 +64,20 @@ List findings_of(const Json& usage) {
   return list;
 }
 
-void add_advice(Values& values, const Json& usage) {
+void add_advice(Values& values, const Json& usage,
+                const std::vector<query::CheckpointFinding>& of_chain) {
   List suggest;
   for (const Json& line : query::list_at(usage, {kUsage, "suggest", "directives"})) {
     if (line.is_string()) suggest.push_back(text_value(printable(line.get<std::string>())));
   }
   set_list(values, "suggest", suggest);
-  set_list(values, "findings", findings_of(usage));
+  List findings = findings_of(usage);
+  for (const query::CheckpointFinding& found : of_chain) {
+    Values finding = text_value(found.text);
+    finding.set("severity", severity_class(found.severity));
+    findings.push_back(std::move(finding));
+  }
+  set_list(values, "findings", findings);
 }
 
 // Programs and steps.
@@ -271,10 +280,10 @@ Values run_values(const JobRow& job) {
 }
 
 void add_advice(Values& values, const Searchable::Record& record) {
-  add_advice(values, usage_of(record));
+  add_advice(values, usage_of(record), query::checkpoint_findings(record, system_clock().now()));
 }
 void add_advice(Values& values, const Event& usage_job) {
-  add_advice(values, Json::parse(usage_job.extra_json, nullptr, false));
+  add_advice(values, Json::parse(usage_job.extra_json, nullptr, false), {});
 }
 
 std::string job_path(const JobRow& job, const std::string& below) {
@@ -307,7 +316,7 @@ Values job_values(const std::vector<Searchable::Record>& records, const std::vec
   values.set("notes", job_notes(record));
   set_list(values, "use", use_rows(job));
   const Json usage = usage_of(record);
-  add_advice(values, usage);
+  add_advice(values, usage, query::checkpoint_findings(record, system_clock().now()));
   List tables;
   add_table(tables, "programs", query::program_table({.event = &usage, .nodes = {}}));
   add_table(tables, "steps", query::step_table({.event = &usage, .nodes = {}}));
@@ -332,6 +341,7 @@ Values job_values(const std::vector<Searchable::Record>& records, const std::vec
     }
   }
   set_list(values, "lives", lives);
+  values.set("chain", chain_part(query::checkpoint_chains(record)));
   values.set("facts", facts_of(job));
   set_list(values, "directives", directives_of(job));
   const auto script = query::script_text(record);

@@ -18,7 +18,8 @@ std::string job_path(const JobRow& job, const std::string& below = "");
 // To what differs between these jobs.
 std::string compare_path(const std::vector<const JobRow*>& jobs);
 
-// Adds what the newest run's usage says about why and what to write next time: findings, suggest.
+// Adds what the newest run's usage says about why and what to write next time: findings, suggest;
+// of a record also the findings of its checkpoints.
 void add_advice(Values& values, const Searchable::Record& record);
 void add_advice(Values& values, const Event& usage_job);
 

@@ -4,6 +4,7 @@
 import json
 import os
 import pwd
+import re
 import signal
 import subprocess
 
@@ -209,12 +210,14 @@ def test_show_draws_the_chain_of_lives_of_a_job(node, make_daemon, spool, work):
 
     host = os.uname().nodename
     shown = daemon.command("show", str(job.id)).stdout
-    chain = chain_lines(shown)
+    *chain, _ = chain_lines(shown)
     assert [line.split(":")[0] for line in chain] == [
         f"saved on {host}", f"resumed on {host}", f"saved on {host}", f"resumed on {host}",
         f"ended on {host}"], shown
     assert ", frozen for " in chain[0] and "KiB" in chain[0], shown
+    assert ", away for " in chain[1] and ", away for " in chain[3], shown
     assert chain[-1] == f"ended on {host}: exit code 7"
+    assert re.search(r"^ {14}3 lives, \d.* lost of \d", shown, re.M), shown
     assert "unverified" not in "".join(chain)
 
     # A crash between the journal and the removal: they are read once more.
@@ -223,6 +226,9 @@ def test_show_draws_the_chain_of_lives_of_a_job(node, make_daemon, spool, work):
         (node.records / ".copy").rename(path)
     wait_collected(daemon, node, 8)
     [found] = json.loads(daemon.command("show", "--json", str(job.id)).stdout)
+    [program] = found["checkpoint"]["programs"]
+    assert program["lives"] == 3 and program["lost_seconds"] > 0, program
+    assert found["checkpoint"]["findings"] == []
     steps = [event for event in found["later"] if event["kind"] == "job.checkpoint"]
     assert len(steps) == 5
     validator = kafka_lab.validator(SCHEMA)

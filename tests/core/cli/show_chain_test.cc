@@ -16,6 +16,7 @@ class ShowChainTest : public testing::Test {
  protected:
   void add(const std::string& time, const std::string& checkpoint, bool is_verified = true) {
     Event event = test::make_event_value("7");
+    event.id = time + checkpoint;
     event.kind = "job.checkpoint";
     event.time = parse_rfc3339("2026-11-28T" + time + "Z").value();
     event.host = "n1";
@@ -24,13 +25,14 @@ class ShowChainTest : public testing::Test {
     record_.later.push_back(std::make_shared<const Event>(std::move(event)));
   }
   std::string shown() {
-    std::istringstream in;
-    std::ostringstream out;
-    return chain_text(record_, Console{.in = in, .out = out, .err = out});
+    return chain_text(record_, query::checkpoint_findings(record_, record_.later.back()->time),
+                      Console{.in = in_, .out = out_, .err = out_});
   }
 
   test::Zone zone_{"UTC"};
   Searchable::Record record_;
+  std::istringstream in_;
+  std::ostringstream out_;
 };
 
 TEST_F(ShowChainTest, HasALineForEachStepInTheOrderOfTime) {
@@ -42,9 +44,30 @@ TEST_F(ShowChainTest, HasALineForEachStepInTheOrderOfTime) {
   EXPECT_EQ(shown(),
             "  checkpoint  2026-11-28 16:10:00  saved on n1: 7.2 MiB, frozen for 98 ms\n"
             "              2026-11-28 16:11:00  not resumed on n1: pid_taken\n"
-            "              2026-11-28 16:12:00  resumed on n1: 7.2 MiB\n"
+            "              2026-11-28 16:12:00  resumed on n1: 7.2 MiB, away for 2 min 0 s\n"
             "              2026-11-28 16:13:00  not saved on n1: tcp\n"
-            "              2026-11-28 16:30:00  ended on n1: exit code 7\n");
+            "              2026-11-28 16:30:00  ended on n1: exit code 7\n"
+            "              2 lives, 2 min 0 s lost of 20 min 0 s\n");
+}
+
+TEST_F(ShowChainTest, EndsWithWhatIsWrongAndWhatToDo) {
+  add("16:10:00", R"({"action":"made","image_bytes":1048576})");
+  add("16:11:00", R"({"action":"restart_failed","reason":"other_cpu"})");
+  EXPECT_EQ(
+      shown(),
+      "  checkpoint  2026-11-28 16:10:00  saved on n1: 1.0 MiB\n"
+      "              2026-11-28 16:11:00  not resumed on n1: other_cpu\n"
+      "              warning  The image of 2026-11-28 16:10 on n1 (1.0 MiB) was not resumed: the\n"
+      "                       attempt on n1 was refused (other_cpu). Without it, what the program "
+      "did\n"
+      "                       until then is lost. Submit the job again, to nodes with the "
+      "processor\n"
+      "                       that made the image. [ckpt_never_restored]\n");
+  const std::string use = use_text(record_, Console{.in = in_, .out = out_, .err = out_});
+  EXPECT_TRUE(use.starts_with("  findings    ckpt_never_restored\n")) << use;
+  const auto json = show_json(StoredCapture{}, &record_);
+  EXPECT_EQ(json["checkpoint"]["findings"][0]["id"], "ckpt_never_restored");
+  EXPECT_EQ(show_json(StoredCapture{}, nullptr).count("checkpoint"), 0U);
 }
 
 TEST_F(ShowChainTest, IsEmptyForAJobThatWasNeverSaved) {

@@ -18,6 +18,7 @@
 #include "core/query/job_fields.h"
 #include "core/query/parse.h"
 #include "tests/support/event_factory.h"
+#include "tests/support/zone.h"
 
 namespace scriptorium::page {
 namespace {
@@ -528,6 +529,92 @@ TEST_F(Pages, WhyItFailedComesFirst) {
     EXPECT_LT(at, here) << part;
     at = here;
   }
+}
+
+// One step of a program, to be added to a record's later events.
+std::shared_ptr<const Event> checkpoint_step(const std::string& time, const std::string& host,
+                                             const std::string& checkpoint,
+                                             bool is_verified = true) {
+  Event event = test::make_event_value("1");
+  event.id = time + checkpoint;
+  event.kind = "job.checkpoint";
+  event.time = parse_rfc3339("2026-11-28T" + time + "Z").value();
+  event.host = host;
+  event.user.verified = is_verified;
+  event.extra_json = R"({"checkpoint":{"action":)" + checkpoint + "}}";
+  return std::make_shared<const Event>(std::move(event));
+}
+
+TEST_F(Pages, AJobThatWasSavedAndResumedHasATableOfItsLives) {
+  const test::Zone zone("UTC");
+  Searchable::Record record = record_of("alice", "1");
+  store_.records = {record};
+  EXPECT_THAT(get("/job/lab/1").body, Not(HasSubstr("Saved and resumed")));
+  record.later = {
+      checkpoint_step("10:00:00", "n1", R"("made")"),
+      checkpoint_step("10:30:00", "n1", R"("made","image_bytes":7549747,"frozen_seconds":0.098)"),
+      checkpoint_step("10:40:00", "n2", R"("restart_failed","reason":"pid_taken")"),
+      checkpoint_step("10:41:00", "n2", R"("restart_failed","reason":"pid_taken")"),
+      checkpoint_step("11:30:00", "n2", R"("restarted")"),
+      checkpoint_step("12:00:00", "n2", R"("ended","exit_code":7)")};
+  store_.records = {record};
+  const std::string page = get("/job/lab/1").body;
+  EXPECT_THAT(
+      page,
+      AllOf(HasSubstr("<h2>Saved and resumed</h2>"),
+            HasSubstr("<p>2 lives, 1 h 0 min lost of 1 h 30 min</p>"), HasSubstr("Resumed (UTC)"),
+            HasSubstr("<th scope=\"row\" class=\"n\">1</th><td class=\"name\">n1</td>"
+                      "<td class=\"n\"></td><td></td>"
+                      "<td>2026-11-28 10:30:00 (the last of 2)</td><td class=\"n\">7.2 MiB</td>"
+                      "<td class=\"n\">98 ms</td>"
+                      "<td class=\"name\">not resumed on n2: pid_taken (2 times)</td></tr>"),
+            HasSubstr("<th scope=\"row\" class=\"n\">2</th><td class=\"name\">n2</td>"
+                      "<td class=\"n\">1 h 0 min</td><td>2026-11-28 11:30:00</td><td></td>"
+                      "<td class=\"n\"></td><td class=\"n\"></td>"
+                      "<td class=\"name\">ended 2026-11-28 12:00:00: exit code 7</td></tr>"),
+            Not(HasSubstr("unverified")), Not(HasSubstr("Program "))));
+}
+
+TEST_F(Pages, FindingsOfCheckpointsAreAmongThoseOfTheJob) {
+  Searchable::Record record = record_of("alice", "1");
+  record.job.state = "FAILED";
+  record.later = {checkpoint_step("10:00:00", "n1", R"("made")"),
+                  checkpoint_step("10:40:00", "n2", R"("restart_failed","reason":"pid_taken")")};
+  store_.records = {record};
+  const auto finding = HasSubstr("<li class=\"warning\">The image of 2026-11-28 ");
+  EXPECT_THAT(get("/job/lab/1").body, AllOf(HasSubstr("<h2>Findings</h2>"), finding));
+  EXPECT_THAT(get("/").body, finding);
+  store_.records[0].later.push_back(checkpoint_step("10:41:00", "n2", R"("restarted")"));
+  EXPECT_THAT(get("/job/lab/1").body, Not(HasSubstr("<h2>Findings</h2>")));
+}
+
+TEST_F(Pages, HostileAndUnverifiedStepsOfAProgramAreShownAsSuch) {
+  Searchable::Record record = record_of("alice", "1");
+  record.later = {
+      checkpoint_step("10:00:00", kHostile,
+                      R"("failed","reason":"<script>alert(2)</script>","root_pid":10)", false),
+      checkpoint_step("10:30:00", "n1", R"("made","root_pid":20)")};
+  store_.records = {record};
+  const std::string page = get("/job/lab/1").body;
+  EXPECT_THAT(page, AllOf(HasSubstr("<p>Program 10</p>"), HasSubstr("<p>Program 20</p>"),
+                          HasSubstr("; unverified</td>"), HasSubstr("&lt;script&gt;alert(2)")));
+  EXPECT_EQ(page.find("; unverified"), page.rfind("; unverified"));
+  EXPECT_THAT(without_own_script(page), Not(HasSubstr("<script")));
+}
+
+TEST_F(Pages, OfThousandsOfLivesThePageHasTheLastOfAProgram) {
+  Searchable::Record record = record_of("alice", "1");
+  for (int minute = 0; minute < 59; ++minute) {
+    for (int second = 10; second < 20; ++second) {
+      const std::string time =
+          "10:" + std::to_string(100 + minute).substr(1) + ":" + std::to_string(second);
+      record.later.push_back(checkpoint_step(time, "n1", R"("restarted")"));
+    }
+  }
+  store_.records = {record};
+  const std::string page = get("/job/lab/1").body;
+  EXPECT_THAT(page, AllOf(HasSubstr("390 lives are left out"), HasSubstr(">590</th>"),
+                          HasSubstr(">391</th>"), Not(HasSubstr(">390</th>"))));
 }
 
 TEST_F(Pages, AnArrayOpensToItsTasks) {
