@@ -60,7 +60,7 @@ class Criu final : public Engine {
  public:
   explicit Criu(std::string program) : program_(std::move(program)) {}
 
-  std::string name() const override { return "criu"; }
+  std::string name() const override { return kCriuEngine; }
 
   Outcome<std::string> probe() override {
     const auto found = find_program(program_, "criu", kFolders);

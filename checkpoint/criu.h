@@ -8,6 +8,8 @@
 
 namespace scriptorium::checkpoint {
 
+inline constexpr const char* kCriuEngine = "criu";  // Engine::name()
+
 // CRIU as a program, with the rights of owner.h. `program`: "" = looked for in the system's
 // folders.
 std::unique_ptr<Engine> make_criu(const std::string& program);

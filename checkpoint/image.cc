@@ -39,13 +39,16 @@ Outcome<std::vector<std::string>> image_names(int directory) {
   return *std::move(names);
 }
 
-// `uid`: whose file it must be; absent: anybody's.
-Outcome<ImageFile> hash_file(int directory, const std::string& name, std::optional<uid_t> uid) {
+// `uid`: whose file it must be; absent: anybody's. kSizes: not hashed.
+Outcome<ImageFile> read_image(int directory, const std::string& name, std::optional<uid_t> uid,
+                              ImageCheck check = ImageCheck::kAll,
+                              const std::function<void(std::uint64_t)>& hashed = nullptr) {
   const UniqueFd file(::openat(directory, name.c_str(), kReadFlags));
   if (!file) return damaged(system_error(name, errno).message());
   const auto stat = stat_fd(file.get());
   if (!stat || !stat->is_regular() || (uid && stat->owner != *uid))
     return damaged(name + " is not a file of the job's owner");
+  if (check == ImageCheck::kSizes) return ImageFile{name, stat->size, {}};
   // A disk that writes them while they are hashed needs one commit for all of them, at the first
   // fsync. syncfs() would also wait for what other users have written.
   if (!uid) ::sync_file_range(file.get(), 0, 0, SYNC_FILE_RANGE_WRITE);
@@ -60,6 +63,7 @@ Outcome<ImageFile> hash_file(int directory, const std::string& name, std::option
     if (got == 0) break;
     hash.update({chunk.data(), static_cast<std::size_t>(got)});
     bytes += static_cast<std::uint64_t>(got);
+    if (hashed) hashed(static_cast<std::uint64_t>(got));
   }
   return ImageFile{name, bytes, hash.finish_hex()};
 }
@@ -161,7 +165,7 @@ Outcome<std::vector<ImageFile>> hash_images(int directory) {
   if (!names) return tl::unexpected(names.error());
   std::vector<ImageFile> files;
   for (const std::string& name : *names) {
-    auto file = hash_file(directory, name, std::nullopt);
+    auto file = read_image(directory, name, std::nullopt);
     if (!file) return tl::unexpected(file.error());
     files.push_back(*std::move(file));
   }
@@ -171,6 +175,32 @@ Outcome<std::vector<ImageFile>> hash_images(int directory) {
       return tl::unexpected(Refusal{"no_space", system_error("fsync " + name, errno).message()});
   }
   return files;
+}
+
+Outcome<std::vector<std::string>> damage_of(int directory, const Manifest& manifest,
+                                            std::uint32_t uid, ImageCheck check,
+                                            const std::function<void(std::uint64_t)>& hashed) {
+  const auto names = image_names(directory);
+  if (!names) return tl::unexpected(names.error());
+  std::vector<std::string> damage;
+  for (const ImageFile& file : manifest.files) {
+    if (!std::ranges::binary_search(*names, file.name)) damage.push_back(file.name + " is missing");
+  }
+  for (const std::string& name : *names) {
+    const auto meant = std::ranges::find(manifest.files, name, &ImageFile::name);
+    if (meant == manifest.files.end()) {
+      damage.push_back(name + " is not in the manifest");
+      continue;
+    }
+    const auto found = read_image(directory, name, uid, check, hashed);
+    if (!found) {
+      damage.push_back(found.error().detail);
+    } else if (found->bytes != meant->bytes ||
+               (check == ImageCheck::kAll && found->sha256 != meant->sha256)) {
+      damage.push_back(name + " is not as it was when it was made");
+    }
+  }
+  return damage;
 }
 
 Outcome<Manifest> check_image(int directory, std::uint32_t uid, ImageCheck check) {
@@ -184,16 +214,9 @@ Outcome<Manifest> check_image(int directory, std::uint32_t uid, ImageCheck check
   const auto text = read_fd(file.get(), kMostManifest);
   auto manifest = text ? parse_manifest(*text) : damaged(text.error().message());
   if (!manifest || check == ImageCheck::kManifest) return manifest;
-  const auto names = image_names(directory);
-  if (!names) return tl::unexpected(names.error());
-  if (names->size() != manifest->files.size())
-    return damaged("the folder has other images than the manifest");
-  for (std::size_t i = 0; i < names->size(); ++i) {
-    const auto found = hash_file(directory, names->at(i), uid);
-    if (!found) return tl::unexpected(found.error());
-    if (*found != manifest->files[i])
-      return damaged(names->at(i) + " is not as it was when it was made");
-  }
+  const auto damage = damage_of(directory, *manifest, uid, check);
+  if (!damage) return tl::unexpected(damage.error());
+  if (!damage->empty()) return damaged(damage->front());
   return manifest;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -41,6 +42,13 @@ struct Manifest {
 };
 inline constexpr const char* kManifestFile = "manifest.json";
 
+// The names in a directory of images, as job scripts know them.
+inline constexpr const char* kImage = "checkpoint";  // the newest; the one before: checkpoint.old
+inline constexpr const char* kSaved = "checkpoint_ok";  // the newest is complete
+// In an image's folder.
+inline constexpr const char* kExitCode = "exit_code";    // the program has ended by itself
+inline constexpr const char* kResumedBy = "resumed_by";  // the job that resumed it last
+
 // Pure. Parsing refuses with "image_damaged".
 std::string manifest_text(const Manifest& manifest);
 Outcome<Manifest> parse_manifest(std::string_view text);
@@ -53,9 +61,16 @@ Machine this_machine();
 // Hashes the images, *.img, of an open folder and writes them to the disk. As the owner.
 Outcome<std::vector<ImageFile>> hash_images(int directory);
 
-// Reads the manifest of an open folder and, with kAll, compares every image with it. Refuses what
-// does not belong to `uid` alone.
-enum class ImageCheck : std::uint8_t { kManifest, kAll };
+// Every image, *.img, of an open folder that is not as the manifest says, in a sentence each, and
+// those that are missing. With kSizes, only their sizes are compared. `hashed` is given the number
+// of bytes after each part that was hashed, and may be null.
+enum class ImageCheck : std::uint8_t { kManifest, kSizes, kAll };
+Outcome<std::vector<std::string>> damage_of(
+    int directory, const Manifest& manifest, std::uint32_t uid, ImageCheck check,
+    const std::function<void(std::uint64_t)>& hashed = nullptr);
+
+// Reads the manifest of an open folder and, but for kManifest, compares every image with it.
+// Refuses what does not belong to `uid` alone.
 Outcome<Manifest> check_image(int directory, std::uint32_t uid, ImageCheck check);
 
 }  // namespace scriptorium::checkpoint

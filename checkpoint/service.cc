@@ -14,6 +14,7 @@
 #include <csignal>
 #include <utility>
 
+#include "checkpoint/image.h"
 #include "core/base/ascii.h"
 #include "core/base/number.h"
 #include "core/base/text.h"

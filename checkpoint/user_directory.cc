@@ -10,6 +10,8 @@
 #include <filesystem>
 #include <system_error>
 
+#include "core/base/ascii.h"
+
 namespace scriptorium::checkpoint {
 
 Result<UserDirectory> UserDirectory::open(const std::string& path) {
@@ -29,6 +31,12 @@ void UserDirectory::unlock() const noexcept { ::flock(fd(), LOCK_UN); }
 bool UserDirectory::has(const std::string& name) const noexcept {
   struct stat found{};
   return ::fstatat(fd(), name.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+std::string UserDirectory::line(const std::string& name) const {
+  const UniqueFd file(::openat(fd(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  const auto text = file ? read_fd(file.get(), 256) : Result<std::string>(std::string{});
+  return text ? std::string(trim(*text, " \n")) : std::string{};
 }
 
 Result<void> UserDirectory::put(const std::string& name, std::string_view text) const {

@@ -20,6 +20,8 @@ class UserDirectory {
   void unlock() const noexcept;
 
   bool has(const std::string& name) const noexcept;
+  // What a file of one line says, without blanks; "" = it is not there, or is not a file.
+  std::string line(const std::string& name) const;
   // Replaces what has the name, a link included, by a new file.
   Result<void> put(const std::string& name, std::string_view text) const;
   void remove(const std::string& name) const noexcept;       // a file or a link

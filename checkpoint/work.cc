@@ -35,12 +35,9 @@ using std::chrono::steady_clock;
 
 // The other names that job scripts know.
 constexpr const char* kNewImage = "checkpoint.tmp";
-constexpr const char* kSaved = "checkpoint_ok";
 constexpr const char* kRefused = "checkpoint_failed";
 constexpr const char* kResumed = "resume_ok";
-constexpr const char* kPid = "pidfile";         // in the image's folder
-constexpr const char* kExitCode = "exit_code";  // in the image's folder
-constexpr const char* kResumedBy = "resumed_by";
+constexpr const char* kPid = "pidfile";  // in the image's folder
 
 constexpr seconds kPidPatience{10};
 constexpr milliseconds kPidPace{200};
@@ -67,12 +64,6 @@ std::int64_t ms_since(SteadyTime begin) {
 std::string generation(std::int64_t n) {
   if (n == 0) return kImage;
   return std::string(kImage) + ".old" + (n == 1 ? "" : std::to_string(n));
-}
-
-std::string line_in(const UserDirectory& folder, const char* name) {
-  const UniqueFd file(::openat(folder.fd(), name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  const auto text = file ? read_fd(file.get(), 256) : Result<std::string>(std::string{});
-  return text ? std::string(trim(*text, " \n")) : std::string{};
 }
 
 // A process outside the job has the program's number by now: another user's that is younger than
@@ -194,8 +185,7 @@ Outcome<Done> Work::checkpoint() {
     const auto image = directory_->open_folder(kImage);
     const auto manifest =
         image ? check_image(image->fd(), owner_.uid, ImageCheck::kManifest) : Outcome<Manifest>{};
-    if (image && manifest && manifest->job != owner_.job &&
-        line_in(*image, kResumedBy) != owner_.job) {
+    if (image && manifest && manifest->job != owner_.job && image->line(kResumedBy) != owner_.job) {
       return refuse("directory_in_use", "the directory has an image of job " + manifest->job +
                                             " that waits for its " +
                                             "resume; two jobs cannot share one");
@@ -343,7 +333,7 @@ Outcome<Done> Work::resume() {
   image->remove(kPid);
   if (image->has(kExitCode)) {
     return refuse("ended", "the program has ended by itself with exit code " +
-                               line_in(*image, kExitCode) + "; its image is not restored again");
+                               image->line(kExitCode) + "; its image is not restored again");
   }
   const SteadyTime begin = steady_clock::now();
   const auto manifest = check_image(image->fd(), owner_.uid, ImageCheck::kAll);

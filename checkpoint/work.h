@@ -14,9 +14,6 @@
 // root and becomes the job's owner, for good, before it touches anything of the user's.
 namespace scriptorium::checkpoint {
 
-// The name of an image in the request's directory, as job scripts know it.
-inline constexpr const char* kImage = "checkpoint";
-
 struct Request {
   std::string kept;  // SpoolRequest::kept
   Action action = Action::kCheckpoint;

@@ -18,7 +18,8 @@ endforeach()
 #   servers  a real Slurm, Kafka, OpenSearch, Elasticsearch, database, web server or browser; one of them at a time
 #   load     load, size, outages, power cuts, packages: what takes long or fills the machine
 set(SCRIPTORIUM_SERVER_TESTS
-    system_checkpoint system_checkpoint_criu system_checkpoint_oar system_checkpoint_slurm
+    system_checkpoint system_checkpoint_criu system_checkpoint_images system_checkpoint_oar
+    system_checkpoint_slurm
     system_elasticsearch system_kafka
     system_kafka_cluster system_kafka_tickets system_mail
     system_mail_programs system_opensearch

@@ -12,6 +12,8 @@ inline constexpr const char* kDefaultConfigFile = "/etc/scriptorium/scriptorium.
 inline constexpr const char* kCatalogCommand = "catalog";  // no plugin's name
 // It asks any source that has FreeSource::own_job().
 inline constexpr const char* kUsageCommand = "usage";  // no plugin's name
+// It reads images of programs, and asks no source.
+inline constexpr const char* kCheckpointCommand = "checkpoint";  // no plugin's name
 
 enum class Command {
   kRun,
@@ -42,6 +44,10 @@ enum class Command {
   kCatalogRebuild,
   kCatalogCompact,
   kCatalogStats,
+  kCheckpointList,
+  kCheckpointShow,
+  kCheckpointVerify,
+  kCheckpointPrune,
   kVersion,
   kCompletion,
   kMan,
@@ -57,11 +63,11 @@ struct Arguments {
   bool markdown = false;                  // plugins
   bool open = false;                      // serve
   bool json = false;                      // status, show, search, redact, catalog, deadletters list
-                                          // and show
+                                          // and show, checkpoint list and show
   bool health = false;                    // status --check
   std::int64_t behind_warning_s = 300;    // status --check
   std::int64_t behind_critical_s = 3600;  // status --check
-  bool all = false;                       // deadletters retry, discard; search
+  bool all = false;                       // deadletters retry, discard; search; checkpoint prune
   bool yes = false;                       // deadletters discard
   bool raw = false;                       // show
   bool environment = false;               // show, redact
@@ -92,12 +98,13 @@ struct Arguments {
   std::string source;                     // import
   std::string cluster;                    // import, show
   std::string scheduler;                  // import
-  std::string before;                     // import
+  std::string before;                     // import, checkpoint prune
   std::string owners;                     // import
-  bool dry_run = false;                   // import, redact --archive
+  bool dry_run = false;                   // import, redact --archive, checkpoint prune
   bool again = false;                     // import
   bool of_import = false;                 // deadletters
-  std::vector<std::string> files;         // redact
+  std::vector<std::string> files;         // redact, checkpoint
+  std::int64_t keep = 1;                  // checkpoint prune
   std::string mode;                       // redact; "" = the configuration's
   std::string record;                     // redact --archive
   bool explain = false;                   // redact

@@ -36,6 +36,7 @@ CommandDefinition::CommandDefinition(Arguments& into) : into_(into) {
   add_software();
   add_report();
   add_usage();
+  add_checkpoint();
 
   CLI::App& serve = add(
       app_, "serve",

@@ -40,6 +40,7 @@ class CommandDefinition {
   void add_import();
   void add_redact();
   void add_catalog();
+  void add_checkpoint();
   // Exactly one of ID and --all.
   void add_choice(CLI::App& app);
 

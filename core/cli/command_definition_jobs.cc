@@ -1,5 +1,6 @@
 // The commands that find, show and compare jobs.
 #include "core/cli/command_definition.h"
+#include "core/cli/manual.h"
 #include "core/query/run_sums.h"
 
 namespace scriptorium::cli {
@@ -108,6 +109,46 @@ void CommandDefinition::add_history() {
   history.add_flag("--json", into_.json, "For programs");
   add_cluster(history);
   add_in(history);
+}
+
+void CommandDefinition::add_checkpoint() {
+  CLI::App& checkpoint = *app_.add_subcommand(
+      kCheckpointCommand, "List, check or remove the images of programs that were saved for you");
+  checkpoint.require_subcommand(1);
+  checkpoint.footer(exit_codes_footer(kCheckpointCommand));
+  const auto add_verb = [&](const char* name, const char* help, Command command,
+                            const char* help_of_dirs) {
+    CLI::App& verb = add(checkpoint, name, help, command);
+    verb.add_option("DIR", into_.files, help_of_dirs);
+    return &verb;
+  };
+  constexpr const char* kDirs = "Directories of images, or single images (DIR/checkpoint.old)";
+  CLI::App* list = add_verb("list", "List the images in directories and in the folders in them",
+                            Command::kCheckpointList, "Default: the working directory");
+  list->add_flag("--json", into_.json, "For programs");
+  CLI::App* show =
+      add_verb("show", "Show all that is known of an image, and whether this node could resume it",
+               Command::kCheckpointShow, "An image; of a directory of images, the newest");
+  show->get_option("DIR")->required()->expected(1);
+  show->add_flag("--json", into_.json, "For programs");
+  CLI::App* verify = add_verb("verify", "Read images, and compare every file with its checksum",
+                              Command::kCheckpointVerify, kDirs);
+  verify->get_option("DIR")->required();
+  CLI::App* prune = add_verb("prune",
+                             "Remove images that are not needed any more: of programs that have "
+                             "ended, and older ones",
+                             Command::kCheckpointPrune, kDirs);
+  prune->get_option("DIR")->required();
+  CLI::Option* keep =
+      prune
+          ->add_option("--keep", into_.keep,
+                       "Images to keep of each directory, the newest, unless their programs have "
+                       "ended")
+          ->check(CLI::PositiveNumber);
+  prune->add_option("--older-than", into_.before, "Only images that are older: 7d, a date, a time")
+      ->type_name("AGE");
+  prune->add_flag("--all", into_.all, "Also images that wait for their resume")->excludes(keep);
+  prune->add_flag("--dry-run", into_.dry_run, "Only say what would be removed");
 }
 
 void CommandDefinition::add_software() {

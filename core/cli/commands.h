@@ -27,5 +27,6 @@ int setup_command(const Arguments& arguments, Console& console);
 int import_command(const Arguments& arguments, Console& console);
 int redact_command(const Arguments& arguments, Console& console);
 int catalog_command(const Arguments& arguments, Console& console);
+int checkpoint_command(const Arguments& arguments, Console& console);
 
 }  // namespace scriptorium::cli

@@ -37,15 +37,18 @@ const std::vector<Section>& sections() {
            {"0", "All is well; run --once: everything was settled."},
            {"1",
             "search: no job matches. diff: the jobs differ. redact: something would be removed. "
-            "catalog check: something is damaged. status --check: a warning."},
+            "catalog check: something is damaged. checkpoint verify: an image is not whole. "
+            "status --check: a warning."},
            {"2", "status --check: critical."},
            {"64", "The command line is wrong."},
            {"65",
             "import: some jobs of the tree could not be read; the others were imported. redact: "
-            "a part of the archive was left alone. catalog rebuild: something is lost."},
+            "a part of the archive was left alone. catalog rebuild: something is lost. "
+            "checkpoint prune: something was left."},
            {"66",
             "There is no such job, dead letter, file or tree. report --mail: no job of the period, "
-            "or no coordinator of the account. usage: this does not run in a job."},
+            "or no coordinator of the account. usage: this does not run in a job. checkpoint: no "
+            "image."},
            {"69",
             "No daemon answers, a check failed for which run would still start, or run --once "
             "could not settle everything. usage: the job cannot be measured."},
@@ -95,6 +98,8 @@ const std::vector<Section>& sections() {
            {"scriptorium redact job.sh", "See what of a script would not be archived, and why."},
            {"scriptorium redact --archive --dry-run",
             "Look for secrets in what was archived before there were rules."},
+           {"scriptorium checkpoint list",
+            "See which images of saved programs are there, and of which job."},
            {"scriptorium catalog check", "See whether every job of the catalog is intact."},
            {"scriptorium status --json", "Ask the daemon, from a program."},
            {"scriptorium owners retry",
@@ -145,8 +150,23 @@ const std::vector<ExitFact>& exit_facts() {
         kCatalogCommand,
         "catalog rebuild",
         "catalog compact",
-        "catalog stats"},
+        "catalog stats",
+        kCheckpointCommand,
+        "checkpoint list",
+        "checkpoint show",
+        "checkpoint prune"},
        "Done."},
+      {"0", {"checkpoint verify"}, "Every image is whole."},
+      {"1", {"checkpoint verify"}, "An image is not whole, or cannot be read; each was named."},
+      {"65",
+       {"checkpoint prune"},
+       "Something was left that is not an image of yours, or could not be removed; each was "
+       "named."},
+      {"66", {"checkpoint list"}, "A directory cannot be read; the others were listed."},
+      {"66",
+       {"checkpoint show", "checkpoint prune"},
+       "A directory cannot be read, or has no image."},
+      {"75", {"checkpoint prune"}, "A request works in a directory; nothing was removed there."},
       {"0", {"catalog check"}, "Everything is intact."},
       {"1", {"catalog check"}, "Something is damaged; each finding was printed."},
       {"0", {"search"}, "At least one job was found."},

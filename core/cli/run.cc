@@ -41,6 +41,10 @@ int run_command(const Arguments& arguments, Console& console) {
     case Command::kCatalogRebuild:
     case Command::kCatalogCompact:
     case Command::kCatalogStats: return catalog_command(arguments, console);
+    case Command::kCheckpointList:
+    case Command::kCheckpointShow:
+    case Command::kCheckpointVerify:
+    case Command::kCheckpointPrune: return checkpoint_command(arguments, console);
     case Command::kVersion:
       console.out << "scriptorium " SCRIPTORIUM_VERSION "\n";
       return kExitGood;

@@ -1,6 +1,7 @@
 #include "checkpoint/image.h"
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -77,10 +78,35 @@ TEST_F(ImageTest, RefusesAChangedImage) {
 
 TEST_F(ImageTest, RefusesAnImageMoreOrLess) {
   folder_.write("image/core-2.img", "");
-  EXPECT_EQ(refused(), "image_damaged: the folder has other images than the manifest");
+  EXPECT_EQ(refused(), "image_damaged: core-2.img is not in the manifest");
   ::unlink(folder_.path_to("image/core-2.img").c_str());
   ::unlink(folder_.path_to("image/core-1.img").c_str());
-  EXPECT_EQ(refused(), "image_damaged: the folder has other images than the manifest");
+  EXPECT_EQ(refused(), "image_damaged: core-1.img is missing");
+}
+
+TEST_F(ImageTest, NamesEveryDamagedImageAndCountsWhatItHashes) {
+  folder_.write("image/core-1.img", "two");
+  folder_.write("image/pages-1.img", "short");
+  folder_.write("image/core-2.img", "");
+  const auto damage = [&](ImageCheck check, std::uint64_t* bytes = nullptr) {
+    return damage_of(directory_.get(), manifest_, ::geteuid(), check,
+                     [bytes](std::uint64_t read) {
+                       if (bytes != nullptr) *bytes += read;
+                     })
+        .value();
+  };
+  std::uint64_t bytes = 0;
+  EXPECT_THAT(damage(ImageCheck::kAll, &bytes),
+              testing::ElementsAre("core-1.img is not as it was when it was made",
+                                   "core-2.img is not in the manifest",
+                                   "pages-1.img is not as it was when it was made"));
+  EXPECT_EQ(bytes, 8U);
+  bytes = 0;
+  EXPECT_THAT(damage(ImageCheck::kSizes, &bytes),
+              testing::ElementsAre("core-2.img is not in the manifest",
+                                   "pages-1.img is not as it was when it was made"))
+      << "core-1.img has its size";
+  EXPECT_EQ(bytes, 0U);
 }
 
 TEST_F(ImageTest, FollowsNoLinkAndDoesNotBlockOnAPipe) {

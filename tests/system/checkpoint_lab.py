@@ -83,6 +83,7 @@ def make_group(path):
     missing = [each for each in [path, *path.parents] if not each.exists()]
     for each in reversed(missing):
         each.mkdir()
+        each.chmod(0o755)  # whatever the umask: those above are shared by all tests
         for name in ("cpuset.cpus", "cpuset.mems"):
             if (each / name).exists():
                 (each / name).write_text((each.parent / name).read_text())

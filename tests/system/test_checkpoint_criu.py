@@ -86,6 +86,31 @@ def test_a_cancelled_job_leaves_nothing_of_what_was_restored(node):
     wait_lines(directory)
 
 
+def test_an_older_image_can_be_pruned_and_the_newest_is_resumed(node):
+    node.start()
+    directory = node.directory(node.alice)
+
+    def said(*words, **how):
+        return harness.scriptorium("checkpoint", *words, directory,
+                                   preexec_fn=harness.become_user(node.alice), **how).stdout
+    first_life(node, directory)
+    first_life(node, directory)
+    images = json.loads(said("list", "--json"))["images"]
+    assert [(image["engine"], image["waits"]) for image in images] == [
+        ("criu", True), ("criu", False)]
+    assert [line.split()[0] for line in said("verify").splitlines()] == ["whole", "whole"]
+    pages = next((directory / "checkpoint.old").glob("pages-*.img"))
+    with open(pages, "r+b") as file:
+        byte = file.read(1)
+        file.seek(0)
+        file.write(bytes([byte[0] ^ 1]))
+    assert f"{pages.name} is not as it was" in said("verify", check=False)
+    said("prune")
+    assert not (directory / "checkpoint.old").exists()
+    first_life(node, directory)
+    check_no_gap(directory)
+
+
 def test_an_image_with_a_doctored_user_makes_no_process_of_root(node):
     node.start()
     directory = node.directory(node.alice)

@@ -38,6 +38,8 @@ NOT_RUN = {
     ("docs/install.md", "cmake --preset release"): "CI itself: the release build and "
                                                    "its installation",
     ("docs/long-jobs.md", "#!/bin/bash"): "test_run.py, in jobs of a real Slurm",
+    ("docs/long-jobs.md", "alice$ scriptorium checkpoint "): "test_checkpoint_images.py, on images "
+                                                             "that the service makes",
     ("docs/migrate.md", "TZ=UTC sacct "): "system_import, on a real Slurm with its accounting",
     ("docs/page.md", "apt-get install "): "it changes the machine; test_page_proxies.py has the "
                                           "same modules and files",
