@@ -28,7 +28,7 @@
 // looked at by itself; a covered one is never changed.
 namespace scriptorium::catalog {
 
-inline constexpr std::string_view kFrequentBlocks = "";  // neither is a word
+inline constexpr std::string_view kFrequentBlocks = "-";  // neither is a word
 inline constexpr std::string_view kFrequentFirst = " ";
 
 // The lists while they are made.

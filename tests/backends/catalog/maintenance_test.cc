@@ -291,7 +291,8 @@ TEST_F(MaintenanceTest, AWrongListOfFrequentWordsIsFoundAndMadeRight) {
        {"UPDATE frequent SET scripts = (SELECT scripts FROM frequent WHERE word = x'6e6565646c65') "
         "WHERE word = x'746872656164'",
         "UPDATE frequent SET scripts = x'28b52ffd' WHERE word = x'746872656164'",
-        "UPDATE frequent SET scripts = (SELECT scripts FROM frequent WHERE word = x'') WHERE word "
+        "UPDATE frequent SET scripts = (SELECT scripts FROM frequent WHERE word = x'2d') WHERE "
+        "word "
         "= "
         "x'20'",
         "DELETE FROM frequent WHERE word = x'20'"}) {

@@ -475,7 +475,7 @@ TEST_F(CatalogSearchTest, BlocksOfAFinishedSegmentWithoutAScriptOfAllWordsAreNot
   ASSERT_TRUE((*db)->execute("UPDATE frequent SET scripts = x'28b52ffd' WHERE word = x'636174'"));
   EXPECT_EQ(problems(without_job[0]), 0U);
   EXPECT_GT(problems(without_job[1]), 0U);
-  ASSERT_TRUE((*db)->execute("DELETE FROM frequent WHERE word = x''"));
+  ASSERT_TRUE((*db)->execute("DELETE FROM frequent WHERE word = x'2d'"));
   EXPECT_GT(problems(without_job[0]), 0U);
 }
 
