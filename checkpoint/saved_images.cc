@@ -98,18 +98,6 @@ std::vector<SavedImage> images_in(const UserDirectory& directory, const std::str
   return images;
 }
 
-std::uint64_t bytes_in(const UserDirectory& folder) {
-  std::uint64_t bytes = 0;
-  std::error_code error;
-  fs::recursive_directory_iterator entry("/proc/self/fd/" + std::to_string(folder.fd()), error);
-  for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
-    if (entry->is_symlink(error) || !entry->is_regular_file(error)) continue;
-    const auto size = entry->file_size(error);
-    if (!error) bytes += size;
-  }
-  return bytes;
-}
-
 }  // namespace
 
 Result<ImagePlace> ImagePlace::open(const std::string& path) {
@@ -180,13 +168,26 @@ std::vector<std::string> why_kept(const std::vector<SavedImage>& images, const P
   return reasons;
 }
 
-Result<std::uint64_t> remove_image(const UserDirectory& directory, const SavedImage& image) {
+std::uint64_t bytes_of(const UserDirectory& directory, const SavedImage& image) {
+  const auto folder = directory.open_folder(image.name);
+  if (!folder) return 0;
+  std::uint64_t bytes = 0;
+  std::error_code error;
+  fs::recursive_directory_iterator entry("/proc/self/fd/" + std::to_string(folder->fd()), error);
+  for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
+    if (entry->is_symlink(error) || !entry->is_regular_file(error)) continue;
+    const auto size = entry->file_size(error);
+    if (!error) bytes += size;
+  }
+  return bytes;
+}
+
+Result<void> remove_image(const UserDirectory& directory, const SavedImage& image) {
   const auto folder = directory.open_folder(image.name);
   if (!folder) return folder.error();
   const auto manifest = check_image(folder->fd(), ::geteuid(), ImageCheck::kManifest);
   if (!manifest || !image.manifest || manifest->sha256 != image.manifest->sha256)
     return Error{ErrorKind::kTransient, "it is another image meanwhile"};
-  const std::uint64_t bytes = bytes_in(*folder);
   if (image.name == kImage) directory.remove(kSaved);
   // The manifest last: what is left of an image that is only partly removed can be pruned.
   const auto names = names_in(folder->fd());
@@ -201,7 +202,7 @@ Result<std::uint64_t> remove_image(const UserDirectory& directory, const SavedIm
   folder->remove(kManifestFile);
   if (::unlinkat(directory.fd(), image.name.c_str(), AT_REMOVEDIR) != 0)
     return system_error("remove its folder", errno);
-  return bytes;
+  return {};
 }
 
 }  // namespace scriptorium::checkpoint

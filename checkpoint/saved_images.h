@@ -57,8 +57,10 @@ struct PruneRule {
 // Pure: for each image of a directory, newest first, why `user` keeps it; "" = it is removed.
 std::vector<std::string> why_kept(const std::vector<SavedImage>& images, const PruneRule& rule,
                                   std::uint32_t user);
-// Removes what is still the same image, and with the newest the mark that it waits. Returns the
-// bytes of its files. The caller holds the directory's lock.
-Result<std::uint64_t> remove_image(const UserDirectory& directory, const SavedImage& image);
+// The bytes of all files in its folder, also of those that the engine has not made.
+std::uint64_t bytes_of(const UserDirectory& directory, const SavedImage& image);
+// Removes what is still the same image, and with the newest the mark that it waits. The caller
+// holds the directory's lock.
+Result<void> remove_image(const UserDirectory& directory, const SavedImage& image);
 
 }  // namespace scriptorium::checkpoint

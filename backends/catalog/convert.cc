@@ -192,7 +192,7 @@ bool convert_tables(sqlite::Connection& db, std::int64_t format) {
     add_newer_tables(db, format);
     if (format < 7) add_sums(db);
     // Before it is finished again, a segment gets what format 9 has.
-    db.execute("DELETE FROM meta WHERE key = 'finished'");
+    if (format < 9) db.execute("DELETE FROM meta WHERE key = 'finished'");
   }
   db.run("UPDATE meta SET value = ? WHERE key = 'format'", kFormat);
   return db.execute("COMMIT");

@@ -18,8 +18,8 @@ constexpr std::size_t kLeastBlocks = 8;
 constexpr std::size_t kMostFrequentWords = 2048;
 // Of 250,000 jobs, the bits of a word take some 24 KB until they are packed.
 constexpr std::size_t kWordsAtOnce = 512;
-// More than the bits of any segment take.
-constexpr std::size_t kMostListBytes = std::size_t{64} << 20;
+// A list of 33 million scripts, more than a segment has; a larger one is damaged.
+constexpr std::size_t kMostListBytes = std::size_t{4} << 20;
 
 // The blocks that have a word, which is_indexed_byte() alone.
 IdSet blocks_with(sqlite::Connection& db, const std::string& word) {
@@ -53,20 +53,16 @@ std::string pack_list(const std::string& bits, const std::vector<std::int64_t>& 
 void FrequentLists::add(std::int64_t id, std::string_view places) {
   const std::size_t parts = parts_of(places);
   if (parts == 0) return;
-  const auto begin = static_cast<std::size_t>(first.back());
+  const std::int64_t begin = first.back();
   for (auto& [text, word] : words) {
     if (!word.blocks.has(id)) continue;
     const auto [possible, certain] = scripts_with(places, text);
     if (certain != possible) word.unsure.push_back(static_cast<std::int64_t>(blocks.size()));
-    for (std::size_t part = possible._Find_first(); part < parts;
-         part = possible._Find_next(part)) {
-      const std::size_t script = begin + part;
-      if (word.bits.size() <= script / 8) word.bits.resize(script / 8 + 1);
-      word.bits[script / 8] = static_cast<char>(word.bits[script / 8] | 1 << (script % 8));
-    }
+    for (std::size_t part = possible._Find_first(); part < parts; part = possible._Find_next(part))
+      word.scripts.add(begin + static_cast<std::int64_t>(part));
   }
   blocks.push_back(id);
-  first.push_back(static_cast<std::int64_t>(begin + parts));
+  first.push_back(begin + static_cast<std::int64_t>(parts));
 }
 
 FrequentWordsWriter::FrequentWordsWriter(sqlite::Connection& db) {
@@ -113,8 +109,8 @@ bool FrequentWordsWriter::step(sqlite::Connection& db, SteadyTime end) {
     } else if (next_block_ < blocks_.size()) {
       places.add(blocks_[next_block_++], lists_);
     } else {
-      write(words.begin()->first,
-            pack_list(words.begin()->second.bits, words.begin()->second.unsure));
+      const auto& [text, word] = *words.begin();
+      write(text, pack_list(word.scripts.bits(), word.unsure));
       words.erase(words.begin());
       if (words.empty()) end_round();
     }
@@ -207,7 +203,8 @@ bool FrequentWords::check() {
     if (right.blocks != *blocks || right.first != *first) return false;
     for (const auto& [text, word] : right.words) {
       const auto found = list(text);
-      if (!found || (*found)[0] != word.bits || (*found)[1] != pack_ids(word.unsure)) return false;
+      if (!found || (*found)[0] != word.scripts.bits() || (*found)[1] != pack_ids(word.unsure))
+        return false;
     }
   }
   return true;

@@ -34,8 +34,8 @@ inline constexpr std::string_view kFrequentFirst = " ";
 // The lists while they are made.
 struct FrequentLists {
   struct Word {
-    IdSet blocks;  // that have it, covered or not
-    std::string bits;
+    IdSet blocks;                      // that have it, covered or not
+    IdSet scripts;                     // that can have it
     std::vector<std::int64_t> unsure;  // as numbers of `blocks`
   };
   // Adds a block with its `places.list`; a damaged list is none.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -35,6 +36,13 @@ class IdSet {
       set.words_[i / 8] |= std::uint64_t{static_cast<unsigned char>(bytes[i])} << (i % 8 * 8);
     return set;
   }
+  // The same bytes, perhaps with zeros behind them; only of a set that is not unlimited.
+  std::string bits() const {
+    std::string bytes(words_.size() * 8, '\0');
+    for (std::size_t i = 0; i < bytes.size(); ++i)
+      bytes[i] = static_cast<char>(static_cast<unsigned char>(words_[i / 8] >> (i % 8 * 8)));
+    return bytes;
+  }
   static bool is_small(std::int64_t id) noexcept { return id >= 0 && id < kEnd; }
 
   void add(std::int64_t id) {
@@ -59,9 +67,6 @@ class IdSet {
       begin = next;
     }
     return false;
-  }
-  bool is_everything() const noexcept {
-    return rest_ && std::all_of(words_.begin(), words_.end(), [](auto word) { return ~word == 0; });
   }
   // Every id, or every one but a few.
   bool is_unlimited() const noexcept { return rest_; }

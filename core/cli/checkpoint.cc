@@ -293,17 +293,18 @@ void prune_place(const ImagePlace& place, const checkpoint::PruneRule& rule, boo
       if (!image.manifest || image.owner != ::geteuid()) pruned.code = kExitDataError;
       continue;
     }
-    const auto bytes = dry_run ? Result<std::uint64_t>(image.bytes)
-                               : checkpoint::remove_image(place.directory, image);
-    if (!bytes) {
-      pruned.code =
-          fail(console, path_of(image) + ": " + printable(bytes.error().message()), kExitDataError);
+    const std::uint64_t bytes = checkpoint::bytes_of(place.directory, image);
+    const auto removed =
+        dry_run ? Result<void>() : checkpoint::remove_image(place.directory, image);
+    if (!removed) {
+      pruned.code = fail(console, path_of(image) + ": " + printable(removed.error().message()),
+                         kExitDataError);
       continue;
     }
     console.out << (dry_run ? "would remove " : "removed  ") << path_of(image) << ": "
                 << summary_of(image) << "\n";
     ++pruned.images;
-    pruned.bytes += *bytes;
+    pruned.bytes += bytes;
   }
 }
 

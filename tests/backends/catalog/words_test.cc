@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backends/catalog/block.h"
+#include "backends/catalog/id_set.h"
 
 namespace scriptorium::catalog {
 namespace {
@@ -115,6 +116,24 @@ TEST(CatalogWordsTest, AListOfAnEarlierVersionSaysNothingForCertain) {
   }
   EXPECT_FALSE(is_earlier_list(places, places));
   EXPECT_FALSE(is_earlier_list("", places));
+}
+
+TEST(CatalogIdSetTest, BitsAndRangesAreThoseOfItsMembers) {
+  std::mt19937 random(3);  // NOLINT(cert-msc51-cpp): the same each time
+  constexpr std::int64_t kIds = 300;
+  for (int round = 0; round < 200; ++round) {
+    IdSet set;
+    for (std::uint32_t left = random() % 8; left > 0; --left)
+      set.add(static_cast<std::int64_t>(random() % kIds));
+    const IdSet again = IdSet::of_bits(set.bits());
+    for (std::int64_t begin = 0; begin < kIds; ++begin) {
+      EXPECT_EQ(again.has(begin), set.has(begin));
+      bool any = false;
+      for (std::int64_t end = begin; end < kIds; any = any || set.has(end), ++end) {
+        ASSERT_EQ(set.has_any(begin, end), any) << begin << " to " << end;
+      }
+    }
+  }
 }
 
 TEST(CatalogWordsTest, OfVeryManyWordsNothingIsKept) {
