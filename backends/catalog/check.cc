@@ -116,7 +116,8 @@ class SegmentCheck {
         names_(db_),
         named_(db_, "SELECT 1 FROM names WHERE id = ? AND field = ?"),
         items_(db_, "SELECT text FROM names WHERE id = ?"),
-        fields_(db_) {}
+        fields_(db_),
+        frequent_(db_) {}
 
   void run() {
     const std::pair<const char*, void (SegmentCheck::*)()> steps[] = {
@@ -203,6 +204,7 @@ class SegmentCheck {
   sqlite::Statement named_;
   sqlite::Statement items_;
   FieldReader fields_;
+  FrequentWords frequent_;
   std::string step_;
   const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   double bytes_ = 0;
@@ -259,6 +261,8 @@ void SegmentCheck::check_script_block(const sqlite::Statement& row, const Block&
   if (!young) facts.words = sum_of_list(words.list);
   if (row.text(10) != (young ? filter_of_words(block) : words.filter))
     find(place, "its filter of words is not that of its scripts");
+  if (!frequent_.have_pairs_of(row.integer(0), block))
+    find(place, "has word pairs that the lists of frequent words lack");
   // A block that was written before format 4 has none.
   if (!row.is_null(11) &&
       (young || (row.text(11) != words.places && !is_earlier_list(row.text(11), words.places))))
@@ -282,7 +286,7 @@ void SegmentCheck::check_blocks() {
   }
   report_.figures["blocks"] += blocks.size();
   if (!db_.ok()) return;
-  if (!FrequentWords(db_).check())
+  if (!frequent_.check())
     find("the list of frequent words", "is damaged or not that of its scripts");
   check_contents(blocks);
   check_words(blocks);

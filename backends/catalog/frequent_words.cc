@@ -8,6 +8,7 @@
 
 #include "backends/catalog/block.h"
 #include "backends/catalog/words.h"
+#include "core/base/ascii.h"
 
 namespace scriptorium::catalog {
 namespace {
@@ -43,12 +44,70 @@ class PlacesReader {
   sqlite::Statement select_;
 };
 
-std::string pack_list(const std::string& bits, const std::vector<std::int64_t>& unsure) {
+std::string pack_list(const std::string& bits, const std::vector<std::int64_t>& unsure,
+                      const std::optional<std::string>& after = {}) {
   const std::string ids = pack_ids(unsure);
-  return pack_block({bits, ids}, kFinishedLevel);
+  std::vector<std::string_view> contents{bits, ids};
+  if (after) contents.push_back(*after);
+  return pack_block(contents, kFinishedLevel);
+}
+
+bool has_word(std::string_view list, std::string_view word) {
+  while (!list.empty()) {
+    if (take_until(list, ' ') == word) return true;
+  }
+  return false;
 }
 
 }  // namespace
+
+WordPairs::WordPairs(const std::vector<std::string>& words) {
+  for (const std::string& word : words) numbers_.try_emplace(word, numbers_.size());
+  pairs_.resize(numbers_.size() * numbers_.size());
+}
+
+template <typename Use>
+void WordPairs::for_each_pair(const Block& scripts, Use use) const {
+  for (std::size_t place = 0; place < scripts.size(); ++place) {
+    auto before = numbers_.end();
+    for_each_word(scripts[place], [&](std::string_view word) {
+      const auto found = numbers_.find(word);
+      if (before != numbers_.end() && found != numbers_.end())
+        use(before->second * numbers_.size() + found->second);
+      before = found;
+    });
+  }
+}
+
+void WordPairs::add(std::string_view first, std::string_view second) {
+  const auto before = numbers_.find(first);
+  const auto found = numbers_.find(second);
+  if (before != numbers_.end() && found != numbers_.end())
+    pairs_[before->second * numbers_.size() + found->second] = true;
+}
+
+void WordPairs::add(const Block& scripts) {
+  for_each_pair(scripts, [&](std::size_t pair) { pairs_[pair] = true; });
+}
+
+bool WordPairs::has_all_of(const Block& scripts) const {
+  bool all = true;
+  for_each_pair(scripts, [&](std::size_t pair) { all = all && pairs_[pair]; });
+  return all;
+}
+
+std::string WordPairs::after(std::string_view first) const {
+  std::vector<std::string_view> words;
+  const auto before = numbers_.find(first);
+  for (const auto& [word, number] : numbers_) {
+    if (before != numbers_.end() && pairs_[before->second * numbers_.size() + number])
+      words.push_back(word);
+  }
+  std::ranges::sort(words);
+  std::string list;
+  for (const std::string_view word : words) (list += word) += ' ';
+  return list;
+}
 
 void FrequentLists::add(std::int64_t id, std::string_view places) {
   const std::size_t parts = parts_of(places);
@@ -90,6 +149,16 @@ void FrequentWordsWriter::choose_words(sqlite::Connection& db) {
   std::ranges::sort(found, std::greater());
   if (found.size() > kMostFrequentWords) found.resize(kMostFrequentWords);
   for (auto& [blocks, word] : found) words_left_.push_back(std::move(word));
+  pairs_.emplace(words_left_);
+}
+
+// A block that cannot be read must be looked at, whatever the words.
+void FrequentWordsWriter::add_pairs(sqlite::Connection& db, std::int64_t block) {
+  sqlite::Statement select(db, "SELECT data FROM blocks WHERE id = ?");
+  const auto scripts = select.bind(block).step()
+                           ? Block::unpack(select.text(0))
+                           : Result<Block>(Error{ErrorKind::kCorrupt, "is missing"});
+  scripts ? pairs_->add(*scripts) : pairs_.reset();
 }
 
 bool FrequentWordsWriter::step(sqlite::Connection& db, SteadyTime end) {
@@ -107,10 +176,12 @@ bool FrequentWordsWriter::step(sqlite::Connection& db, SteadyTime end) {
     } else if (words.empty()) {
       break;
     } else if (next_block_ < blocks_.size()) {
+      if (first_.empty() && pairs_) add_pairs(db, blocks_[next_block_]);
       places.add(blocks_[next_block_++], lists_);
     } else {
       const auto& [text, word] = *words.begin();
-      write(text, pack_list(word.scripts.bits(), word.unsure));
+      write(text, pack_list(word.scripts.bits(), word.unsure,
+                            pairs_ ? std::optional(pairs_->after(text)) : std::nullopt));
       words.erase(words.begin());
       if (words.empty()) end_round();
     }
@@ -143,7 +214,7 @@ std::optional<Block> FrequentWords::list(std::string_view word) {
   const bool found = select_.bind(sqlite::Blob{word}).step();
   auto block = found ? Block::unpack(select_.text(0), kMostListBytes) : Result<Block>(Block());
   select_.reset();
-  if (!block || block->size() != 2) return std::nullopt;
+  if (!block || block->size() < 2) return std::nullopt;
   return *std::move(block);
 }
 
@@ -174,7 +245,12 @@ IdSet FrequentWords::blocks_without(const Need& need) {
     }
     return scripts;
   };
-  const IdSet scripts = scripts_for(need, with_word, without_word);
+  const auto with_pair = [&](const std::string& word, const std::string& second) {
+    const auto found = list(word);
+    const bool known = found && found->size() > 2 && list(second);
+    return known && !has_word((*found)[2], second) ? IdSet() : IdSet::all();
+  };
+  const IdSet scripts = scripts_for(need, with_word, without_word, with_pair);
   for (std::size_t i = 0; i < blocks->size(); ++i) {
     if (!scripts.has_any((*first)[i], (*first)[i + 1])) without.add((*blocks)[i]);
   }
@@ -188,17 +264,12 @@ bool FrequentWords::check() {
   const auto blocks = ids(kFrequentBlocks);
   const auto first = ids(kFrequentFirst);
   if (!blocks || !first) return false;
-  std::vector<std::string> words;
-  sqlite::Statement select(db_, "SELECT word FROM frequent");
-  select.bind();
-  while (select.step()) words.emplace_back(select.text(0));
+  std::vector<std::string> left = words();
   PlacesReader places(db_);
-  while (!words.empty()) {
+  while (!left.empty()) {
     FrequentLists right;
-    for (; !words.empty() && right.words.size() < kWordsAtOnce; words.pop_back()) {
-      if (words.back() != kFrequentBlocks && words.back() != kFrequentFirst)
-        right.words[words.back()].blocks = blocks_with(db_, words.back());
-    }
+    for (; !left.empty() && right.words.size() < kWordsAtOnce; left.pop_back())
+      right.words[left.back()].blocks = blocks_with(db_, left.back());
     for (const std::int64_t block : *blocks) places.add(block, right);
     if (right.blocks != *blocks || right.first != *first) return false;
     for (const auto& [text, word] : right.words) {
@@ -208,6 +279,35 @@ bool FrequentWords::check() {
     }
   }
   return true;
+}
+
+std::vector<std::string> FrequentWords::words() {
+  std::vector<std::string> words;
+  sqlite::Statement select(db_, "SELECT word FROM frequent");
+  select.bind();
+  while (select.step()) {
+    if (select.text(0) != kFrequentBlocks && select.text(0) != kFrequentFirst)
+      words.emplace_back(select.text(0));
+  }
+  return words;
+}
+
+void FrequentWords::load_pairs() {
+  covered_ = ids(kFrequentBlocks).value_or(std::vector<std::int64_t>{});
+  const std::vector<std::string> all = words();
+  WordPairs pairs(all);
+  for (const std::string& word : all) {
+    const auto found = list(word);
+    if (!found || found->size() < 3) return;
+    for (std::string_view rest = (*found)[2]; !rest.empty();)
+      pairs.add(word, take_until(rest, ' '));
+  }
+  pairs_ = std::move(pairs);
+}
+
+bool FrequentWords::have_pairs_of(std::int64_t id, const Block& scripts) {
+  if (!covered_) load_pairs();
+  return !pairs_ || !std::ranges::binary_search(*covered_, id) || pairs_->has_all_of(scripts);
 }
 
 }  // namespace scriptorium::catalog

@@ -313,14 +313,16 @@ bool has_whole_word(const Need& need, Need::Kind kind) {
 template <typename Set>
 Set possible_scripts(const Need& need, const Set& all,
                      const std::function<Set(const std::string&)>& with,
-                     const std::function<Set(const std::string&)>& without) {
+                     const std::function<Set(const std::string&)>& without,
+                     const std::function<Set(const std::string&, const std::string&)>& with_pair) {
   if (need.kind == Need::Kind::kWord && !need.prefix) return with(need.word);
   if (need.kind == Need::Kind::kNotInAll && !need.prefix) return without(need.word);
+  if (need.kind == Need::Kind::kPair) return with_pair(need.word, need.second);
   const bool is_and = need.kind == Need::Kind::kAnd;
   if (!is_and && need.kind != Need::Kind::kOr) return all;
   Set scripts = is_and ? all : Set();
   for (const Need& child : need.children) {
-    const Set of_child = possible_scripts(child, all, with, without);
+    const Set of_child = possible_scripts(child, all, with, without, with_pair);
     is_and ? scripts &= of_child : scripts |= of_child;
   }
   return scripts;
@@ -354,13 +356,15 @@ bool places_allow(const Need& need, std::string_view places,
              [&](const std::string& word) { return scripts_with(places, word).possible; },
              [&](const std::string& word) {
                return is_in_block(word) ? ~scripts_with(places, word).certain : ~Scripts();
-             })
+             },
+             [](const std::string&, const std::string&) { return ~Scripts(); })
       .any();
 }
 
 IdSet scripts_for(const Need& need, const std::function<IdSet(const std::string&)>& with,
-                  const std::function<IdSet(const std::string&)>& without) {
-  return possible_scripts(need, IdSet::all(), with, without);
+                  const std::function<IdSet(const std::string&)>& without,
+                  const std::function<IdSet(const std::string&, const std::string&)>& with_pair) {
+  return possible_scripts(need, IdSet::all(), with, without, with_pair);
 }
 
 bool words_allow(const Need& need, std::string_view filter) {

@@ -57,9 +57,10 @@ std::map<std::string, IdSet> unwanted_words(const Need& need,
 bool places_allow(const Need& need, std::string_view places,
                   const std::function<bool(const std::string&)>& is_in_block);
 // Of numbered scripts those in which `need` can hold; with(word) and without(word): those that can
-// have it, and those that can lack it.
+// have it, and those that can lack it; with_pair(word, second): those in which it can follow.
 IdSet scripts_for(const Need& need, const std::function<IdSet(const std::string&)>& with,
-                  const std::function<IdSet(const std::string&)>& without);
+                  const std::function<IdSet(const std::string&)>& without,
+                  const std::function<IdSet(const std::string&, const std::string&)>& with_pair);
 // As places_allow() for the filter of words that a young block has.
 bool words_allow(const Need& need, std::string_view filter);
 

@@ -306,6 +306,31 @@ TEST_F(MaintenanceTest, AWrongListOfFrequentWordsIsFoundAndMadeRight) {
   }
 }
 
+TEST_F(MaintenanceTest, AMissingPairOfFrequentWordsIsFound) {
+  std::vector<Event> events;
+  for (int i = 0; i < 3 * static_cast<int>(kSegmentJobs); ++i) {
+    events.push_back(
+        job_at(std::to_string(i), i, i % 2 == 0 ? "srun needle thread" : "needle thread"));
+    events.back().user = {.name = "user" + std::to_string(i / 4), .id = "1000", .verified = true};
+  }
+  put(events, /*steps_after=*/50);
+  EXPECT_EQ(found(), "");
+  {
+    auto db = sqlite::Connection::open(segment_file(config_.root, 1),
+                                       sqlite::Connection::Mode::kReadWrite);
+    ASSERT_TRUE(db);
+    const auto list =
+        Block::unpack(*(*db)->text("SELECT scripts FROM frequent WHERE word = x'6e6565646c65'"));
+    ASSERT_EQ(list->size(), 3U);
+    ASSERT_EQ((*list)[2], "thread ");
+    ASSERT_TRUE((*db)->run("UPDATE frequent SET scripts = ? WHERE word = x'6e6565646c65'",
+                           sqlite::Blob{pack_block({(*list)[0], (*list)[1], ""}, 1)}));
+  }
+  EXPECT_THAT(found(), HasSubstr("has word pairs that the lists of frequent words lack"));
+  EXPECT_EQ(rebuild().figures.at("segments_rewritten"), 1U);
+  EXPECT_EQ(found(), "");
+}
+
 TEST_F(MaintenanceTest, WhatIsLostIsNamedAndCompletedByAnotherDelivery) {
   const std::vector<Event> events = many_events(20);
   put(events);

@@ -479,6 +479,45 @@ TEST_F(CatalogSearchTest, BlocksOfAFinishedSegmentWithoutAScriptOfAllWordsAreNot
   EXPECT_GT(problems(without_job[0]), 0U);
 }
 
+// All scripts have both words; here the blocks cannot be opened.
+TEST_F(CatalogSearchTest,
+       BlocksOfAFinishedSegmentInWhichFrequentWordsAreNeverSideBySideAreNotRead) {
+  SearchLab lab(/*segment_jobs=*/24);
+  for (int i = 0; i < 25; ++i) {
+    Event job = test::make_event_value(
+        std::to_string(i), i % 2 == 0 ? "needle thread cat\n" : "own\nneedle thread cat\n");
+    job.user = {.name = "user" + std::to_string(i / 2), .id = "1000", .verified = true};
+    lab.put({job});
+  }
+  lab.finish();
+  ASSERT_EQ(lab.problem(), "");
+  auto db = sqlite::Connection::open(catalog::segment_file(lab.root(), 1),
+                                     sqlite::Connection::Mode::kReadWrite);
+  const auto problems = [&](const char* phrase) {
+    const auto answer =
+        catalog::make_search(lab.root(), lab.clock(), {})->search(everything(text_query(phrase)));
+    return answer ? answer->problems.size() : 4711;
+  };
+  // Without the filters of pairs, a block is opened if only its words are considered.
+  ASSERT_TRUE((*db)->execute("DELETE FROM pairs; UPDATE blocks SET data = x'28b52ffd'"));
+  EXPECT_EQ(problems("needle cat"), 0U);
+  EXPECT_EQ(problems("thread cat needle"), 0U);
+  EXPECT_GT(problems("needle thread"), 0U);
+  EXPECT_GT(problems("needle thread cat"), 0U);
+  // What a list does not say, as that of an earlier version, is not believed.
+  const std::string list =
+      *(*db)->text("SELECT scripts FROM frequent WHERE word = x'6e6565646c65'");
+  const auto whole = catalog::Block::unpack(list);
+  ASSERT_EQ(whole->size(), 3U);
+  EXPECT_EQ((*whole)[2], "thread ");
+  ASSERT_TRUE((*db)->run("UPDATE frequent SET scripts = ? WHERE word = x'6e6565646c65'",
+                         sqlite::Blob{catalog::pack_block({(*whole)[0], (*whole)[1]}, 1)}));
+  EXPECT_GT(problems("needle cat"), 0U);
+  EXPECT_EQ(problems("cat needle"), 0U);
+  ASSERT_TRUE((*db)->execute("DELETE FROM frequent WHERE word = x'636174'"));
+  EXPECT_GT(problems("thread cat needle"), 0U);
+}
+
 // A byte that is no text continues the word before it, which is then another one.
 TEST_F(CatalogSearchTest, AScriptHasNotAWordThatSuchAByteContinues) {
   SearchLab lab(/*segment_jobs=*/36);
