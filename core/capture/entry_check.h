@@ -15,7 +15,7 @@ bool is_gone(const CaptureContext& context, const std::string& path);
 // True if the entry of a record and the file that identifies it are gone.
 bool is_gone(const CaptureContext& context, std::string_view key, const CaptureRecord& record);
 // The file as it is now, if that is the state in which it was captured. The answer completes the
-// identity: the device has another number after a mount, and an older journal's mark has no name.
+// identity: the device has another number after a mount.
 std::optional<FileIdentity> as_captured(const CaptureContext& context, std::string_view key,
                                         const FileIdentity& identity);
 std::optional<FileIdentity> as_recorded(const CaptureContext& context, std::string_view key,

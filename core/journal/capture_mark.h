@@ -11,19 +11,16 @@ namespace scriptorium {
 // The file that identifies a spool entry (the one with the script), in the state in which it was
 // captured.
 struct FileIdentity {
-  // Its name within the entry; "" = unknown, because the journal was written before format 3.
-  std::string file;
+  std::string file;  // its name within the entry
   // Valid only for this mount: network file systems get another number at the next one.
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
   std::int64_t mtime_ns = 0;
-  std::uint64_t size = 0;  // of the file, not of the script as stored; 0 = unknown, as above
+  std::uint64_t size = 0;  // of the file, not of the script as stored
 
   // The same file in the same state, wherever its file system is mounted now.
   bool matches(const FileStat& stat) const noexcept {
-    const bool size_is_known = !file.empty() || size != 0;
-    return inode == stat.inode && mtime_ns == stat.mtime_ns &&
-           (!size_is_known || size == stat.size);
+    return inode == stat.inode && mtime_ns == stat.mtime_ns && size == stat.size;
   }
   bool operator==(const FileIdentity&) const = default;
 };

@@ -171,7 +171,6 @@ Result<std::unique_ptr<ReaderPool::Reader>> ReaderPool::open() const {
   auto connection = Connection::open(file_, mode_);
   if (!connection) return connection.error();
   (*connection)->execute("PRAGMA cache_size=-2048");
-  show_as_newest(**connection);
   if (auto error = (*connection)->take_error()) return *std::move(error);
   return std::make_unique<Reader>(*std::move(connection));
 }

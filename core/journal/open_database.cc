@@ -38,12 +38,18 @@ Result<void> inspect(Connection& db, const std::string& file) {
     return Error{ErrorKind::kInvalidConfig,
                  file + ": found journal format " + std::to_string(*version) +
                      ", this program needs " + std::to_string(kFormatVersion) +
-                     " or older; install the newer Scriptorium again, which wrote it"};
+                     "; install the newer Scriptorium again, which wrote it"};
   }
-  if (*application != kApplicationId || *version < 1 || *ours < 7 ||
-      (*version == 1) == has_table(db, "packs") ||
-      (*version < 3) == has_column(db, "marks", "file_size") ||
-      (*version < 4) == has_column(db, "marks", "capture_key"))
+  // Else the number in the header is what is damaged.
+  const bool has_keys = has_column(db, "marks", "capture_key");
+  if (*application == kApplicationId && *version >= 1 && *version < kFormatVersion && !has_keys) {
+    return Error{ErrorKind::kInvalidConfig,
+                 file + ": found journal format " + std::to_string(*version) +
+                     ", this program needs " + std::to_string(kFormatVersion) +
+                     "; let the older Scriptorium, which wrote it, deliver what it holds (until "
+                     "`scriptorium status` says that nothing waits), then move the file away"};
+  }
+  if (*application != kApplicationId || *version != kFormatVersion || *ours < 7)
     return Error{ErrorKind::kCorrupt, "header or schema damaged"};
   const std::string damage = verify(db, Extent::kStructure);
   if (!damage.empty()) return Error{ErrorKind::kCorrupt, damage};
@@ -74,7 +80,6 @@ Result<OpenedDatabase> open_read_only(const Options& options) {
       if (found.error().kind() == ErrorKind::kCorrupt) return found.error().with_context(file);
       return found.error();
     }
-    show_as_newest(**connection);
     opened.connection = *std::move(connection);
     break;
   }
@@ -95,56 +100,35 @@ Result<Secret> load_secret(const std::string& directory) {
   return Secret{*std::move(made), true};
 }
 
-// Gives its key to every mark without one (of an older journal, or salvaged from one) or, after the
-// secret was lost, to all. Nothing was removed from the events of those marks, as far as is known,
-// so their ids are the original ones.
-void put_capture_keys(Connection& db, const Secret& secret) {
-  Statement put(db, "UPDATE marks SET capture_key=?3 WHERE source=?1 AND entry=?2");
-  Statement rows(db,
-                 "SELECT source, entry, event_id FROM marks WHERE ?1 OR length(capture_key)=0 "
-                 "ORDER BY source, entry");
-  rows.bind(secret.is_new);
+// After the secret was lost, each mark gets a new key. Nothing was removed from the events of those
+// marks, as far as is known, so their ids are the original ones.
+Result<void> put_new_keys(Connection& db, const std::string& file, const CaptureSecret& secret,
+                          Logger& log) {
   struct Row {
     std::string source, entry, event_id;
   };
   std::vector<Row> marks;
-  while (rows.step())
-    marks.push_back({std::string(rows.text(0)), std::string(rows.text(1)), rows.id(2)});
-  for (const Row& mark : marks)
-    put.run(mark.source, mark.entry, Id{secret.secret.key_of(mark.event_id)});
-}
-
-// All steps in one transaction: after a crash the journal has the old version or the new one.
-Result<void> upgrade(Connection& db, const std::string& file, const Secret& secret, Logger& log) {
-  const std::int64_t version = db.integer("PRAGMA user_version").value_or(kFormatVersion);
-  const std::uint64_t marks = db.number("SELECT count(*) FROM marks");
-  const bool lost = secret.is_new && version == kFormatVersion && marks > 0;
-  if (lost || version < kFormatVersion ||
-      db.number("SELECT 1 FROM marks WHERE length(capture_key)=0 LIMIT 1") != 0) {
+  {
+    Statement rows(db, "SELECT source, entry, event_id FROM marks");
+    while (rows.step())
+      marks.push_back({std::string(rows.text(0)), std::string(rows.text(1)), rows.id(2)});
+  }
+  if (!marks.empty()) {
+    Statement put(db, "UPDATE marks SET capture_key=?3 WHERE source=?1 AND entry=?2");
     db.execute("BEGIN IMMEDIATE");
-    if (version < kFormatVersion) db.execute(upgrade_sql(version));
-    put_capture_keys(db, secret);
+    for (const Row& mark : marks)
+      put.run(mark.source, mark.entry, Id{secret.key_of(mark.event_id)});
     db.execute("COMMIT");
     if (!db.ok()) db.rollback();
   }
   if (auto error = db.take_error()) return *std::move(error);
-  if (lost) {
+  if (!marks.empty()) {
     log.warning("CAPTURE_KEY_LOST",
                 "the key that recognises captured entries was missing; a new one is made; entries "
                 "whose files are unchanged are still recognised, others may be captured again if "
                 "the rules for secrets have changed",
-                {{"file", file}, {"marks", marks}});
+                {{"file", file}, {"marks", marks.size()}});
   }
-  if (version < kFormatVersion) {
-    log.info("JOURNAL_UPGRADED",
-             "the journal of an older program was changed to this program's format; its marks do "
-             "not name their file yet, which the first scan adds for every entry that still stands",
-             {{"file", file},
-              {"from", version},
-              {"to", kFormatVersion},
-              {"marks", db.number("SELECT count(*) FROM marks WHERE file=''")}});
-  }
-  if (auto error = db.take_error()) return *std::move(error);
   return {};
 }
 
@@ -240,13 +224,13 @@ Result<OpenedDatabase> open_database(const Options& options, Logger& log, const 
     auto connection = try_open(options, file, first, opened.report);
     if (connection) {
       set_pragmas(**connection, options);
-      if (auto upgraded = upgrade(**connection, file, *secret, log); !upgraded)
-        return upgraded.error();
-      // After the upgrade: if the process ends in between, the next start makes another secret and
-      // all keys again.
-      if (auto stored = secret->is_new ? secret->secret.store(options.directory) : Result<void>{};
-          !stored)
-        return stored.error();
+      if (secret->is_new) {
+        // In this order: if the process ends in between, the next start makes another secret and
+        // all keys again.
+        auto stored = put_new_keys(**connection, file, secret->secret, log);
+        if (stored) stored = secret->secret.store(options.directory);
+        if (!stored) return stored.error();
+      }
       opened.secret = std::move(secret->secret);
       opened.connection = *std::move(connection);
       return opened;

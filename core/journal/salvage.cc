@@ -64,16 +64,6 @@ Result<void> replace_first_page(const std::string& file, const std::string& fres
   if (!state) return state.error();
   UniqueFd fd(::open(file.c_str(), O_WRONLY | O_CLOEXEC));
   if (!fd) return system_error("open " + file, errno);
-  // A small journal of an older version ends before the first page of a table that a later version
-  // added.
-  if (state->size < page->size()) {
-    if (::lseek(fd.get(), static_cast<off_t>(state->size), SEEK_SET) < 0)
-      return system_error("seek " + file, errno);
-    const auto rest = std::string_view(*page).substr(static_cast<std::size_t>(state->size));
-    if (auto added = write_fd(fd.get(), rest); !added) return added;
-    if (::lseek(fd.get(), 0, SEEK_SET) < 0) return system_error("seek " + file, errno);
-    state->size = page->size();
-  }
   page->resize(static_cast<std::size_t>(kPageSize));
   const auto put = [&](std::size_t at, std::uint32_t value) {
     for (std::size_t i = 0; i < 4; ++i) (*page)[at + i] = static_cast<char>(value >> (24 - 8 * i));

@@ -32,8 +32,6 @@ bool Salvager::pass(const std::string& file, Connection::Mode mode) {
   from_->execute("PRAGMA cache_size=-8192");
   const bool readable = from_->integer("SELECT count(*) FROM sqlite_schema").has_value();
   if (readable) {
-    show_as_newest(*from_);
-    take_error();
     // In this order: the sinks and exceptions bound the numbers of the events.
     read_sinks();
     read_events({.select = kSelectEvents, .name = "events", .number = "seq"});

@@ -1,9 +1,5 @@
 #include "core/journal/schema.h"
 
-#include <algorithm>
-#include <iterator>
-#include <map>
-
 namespace scriptorium::journal {
 namespace {
 
@@ -51,82 +47,16 @@ CREATE INDEX unverified_due ON unverified(source, due);
 CREATE TABLE replaced(id BLOB PRIMARY KEY NOT NULL, seq INTEGER NOT NULL) WITHOUT ROWID;
 )sql";
 
-namespace {
-
-// What a version added: columns at the end of a table, or a table or index of its own.
-struct AddedColumn {
-  std::int64_t version;
-  std::string table, name, type, otherwise;
-  std::string definition() const { return name + " " + type + " NOT NULL DEFAULT " + otherwise; }
-};
-const std::vector<AddedColumn>& added_columns() {
-  static const std::vector<AddedColumn> columns{
-      {2, "events", "pack", "INTEGER", "0"},       {2, "unresolved", "pack", "INTEGER", "0"},
-      {3, "events", "target", "INTEGER", "0"},     {3, "sinks", "absences", "TEXT", "''"},
-      {3, "marks", "file", "TEXT", "''"},          {3, "marks", "file_size", "INTEGER", "0"},
-      {3, "events", "owner", "TEXT", "''"},        {3, "events", "stored", "INTEGER", "0"},
-      {3, "unresolved", "stored", "INTEGER", "0"}, {4, "marks", "capture_key", "BLOB", "x''"}};
-  return columns;
-}
-struct AddedTable {
-  std::int64_t version;
-  std::string_view name, begin;  // of its statement
-};
-constexpr AddedTable kAddedTables[] = {{2, "packs", "CREATE TABLE packs("},
-                                       {3, "fills", "CREATE TABLE fills("},
-                                       {3, "unverified", "CREATE TABLE unverified("},
-                                       {3, "unverified_due", "CREATE INDEX unverified_due "},
-                                       {3, "replaced", "CREATE TABLE replaced("}};
-
-// Null: it is not an addition.
-const AddedTable* addition(std::string_view statement) {
-  const auto* const found = std::ranges::find_if(
-      kAddedTables, [&](const AddedTable& t) { return statement.starts_with(t.begin); });
-  return found == std::end(kAddedTables) ? nullptr : found;
-}
-
-std::vector<std::string> statements() {
+std::vector<std::string> definitions() {
   std::vector<std::string> list;
   std::string_view schema = kSchema;
   for (auto end = schema.find(';'); end != std::string_view::npos; end = schema.find(';')) {
-    list.emplace_back(schema.substr(0, end)).erase(0, schema.find("CREATE"));
+    std::string& statement = list.emplace_back(schema.substr(0, end));
+    statement.erase(0, statement.find("CREATE"));
+    statement.resize(statement.rfind(')'));
     schema.remove_prefix(end + 1);
   }
   return list;
-}
-
-}  // namespace
-
-std::vector<std::string> definitions_in(std::int64_t version) {
-  std::vector<std::string> list = statements();
-  std::erase_if(list, [&](const std::string& statement) {
-    const AddedTable* const added = addition(statement);
-    return added != nullptr && version < added->version;
-  });
-  for (std::string& statement : list) {
-    for (const AddedColumn& column : added_columns()) {
-      if (version >= column.version || !statement.starts_with("CREATE TABLE " + column.table + "("))
-        continue;
-      const std::string text = ", " + column.definition();
-      statement.erase(statement.find(text), text.size());
-    }
-    statement.resize(statement.rfind(')'));
-  }
-  return list;
-}
-
-std::string upgrade_sql(std::int64_t from, std::int64_t to) {
-  const auto is_new = [&](std::int64_t version) { return from < version && version <= to; };
-  std::string sql;
-  for (const AddedColumn& column : added_columns()) {
-    if (is_new(column.version))
-      sql += "ALTER TABLE " + column.table + " ADD COLUMN " + column.definition() + ";\n";
-  }
-  for (const std::string& statement : statements()) {
-    const AddedTable* const added = addition(statement);
-    if (added != nullptr && is_new(added->version)) sql += statement + ";\n";
-  }
-  return sql + "PRAGMA user_version=" + std::to_string(to);
 }
 
 bool has_table(Connection& db, const std::string& name) {
@@ -136,21 +66,6 @@ bool has_table(Connection& db, const std::string& name) {
 bool has_column(Connection& db, const std::string& table, const std::string& column) {
   return db.integer("SELECT 1 FROM pragma_table_info(?1, 'main') WHERE name=?2", table, column)
       .has_value();
-}
-
-void show_as_newest(Connection& db) {
-  std::map<std::string, std::string> missing;  // columns, by table
-  for (const AddedColumn& column : added_columns()) {
-    if (!has_column(db, column.table, column.name))
-      missing[column.table] += ", " + column.otherwise + " AS " + column.name;
-  }
-  for (const auto& [table, columns] : missing)
-    db.execute("CREATE TEMP VIEW " + table + " AS SELECT *" + columns + " FROM main." + table);
-  for (const std::string& statement : statements()) {
-    const AddedTable* const added = addition(statement);
-    if (added == nullptr || has_table(db, std::string(added->name))) continue;
-    if (statement.starts_with("CREATE TABLE")) db.execute("CREATE TEMP" + statement.substr(6));
-  }
 }
 
 CaptureMark mark_of_row(const Statement& row) {
@@ -167,7 +82,7 @@ std::int64_t sink_sum(std::string_view name, std::string_view kinds, std::int64_
   sum.add(name);
   sum.add(kinds);
   sum.add(cursor);
-  if (!absences.empty()) sum.add(absences);  // so that the sums of version 2 remain valid
+  if (!absences.empty()) sum.add(absences);
   return sum.value();
 }
 

@@ -8,24 +8,18 @@
 #include "core/journal/capture_mark.h"
 #include "core/journal/sqlite.h"
 
-// Tables and columns of the journal's file, format version 4 (docs/journal.md), and which of them
-// an older version lacks.
+// Tables and columns of the journal's file, format version 4 (docs/journal.md).
 namespace scriptorium::journal {
 
 constexpr const char* kFileName = "journal.db";
 constexpr std::int64_t kApplicationId = 0x53637270;  // "Scrp"
-// Version 1 stored every file as a blob; version 2 had no absences, no locators, and marks that did
-// not name their file.
-// Version 3 recognised an entry by its event id, which was over what the user had submitted.
 constexpr std::int64_t kFormatVersion = 4;
 constexpr std::int64_t kPageSize = 4096;
 // Creates all tables, always in the same order, so that their root pages are known.
 extern const char* const kSchema;
-// The statements of kSchema that create what `version` had, as that version had it: without the
-// columns that later versions add, and without the closing parenthesis.
-std::vector<std::string> definitions_in(std::int64_t version);
-// Changes a journal of an older version into one of a newer; to be run in one transaction.
-std::string upgrade_sql(std::int64_t from, std::int64_t to = kFormatVersion);
+// The statements of kSchema without their closing parenthesis, before which a newer program may
+// have added columns.
+std::vector<std::string> definitions();
 
 // exceptions.state
 enum class State : std::int64_t {
@@ -36,9 +30,6 @@ enum class State : std::int64_t {
 
 bool has_table(Connection& db, const std::string& name);
 bool has_column(Connection& db, const std::string& table, const std::string& column);
-// Makes a journal of an older version look like one of this version to every query: temporary views
-// and tables supply what it lacks. For reading only.
-void show_as_newest(Connection& db);
 
 // The rows that mark_of_row() reads; a condition follows.
 constexpr const char* kSelectMarks =

@@ -1,11 +1,15 @@
-"""A journal of another format: never damaged. A newer one is refused in words by everything that
-would open it."""
+"""A journal of another format: never damaged, and refused in words by everything that would open
+it."""
 
 import hashlib
 import json
+import shutil
 import sqlite3
+from pathlib import Path
 
 from harness import EX_CONFIG, Archive
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "journal"
 
 
 def digest(folder):
@@ -35,19 +39,38 @@ def edit(daemon, *statements):
     db.close()
 
 
-def test_a_newer_journal_is_refused_by_every_command_and_not_touched(make_daemon, make_storm,
-                                                                     archive):
-    daemon, storm = waiting_daemon(make_daemon, make_storm, archive)
-    edit(daemon, "PRAGMA user_version=5")
-    before = digest(daemon.state_dir)
-    words = "found journal format 5, this program needs 4 or older; install the newer " \
-            "Scriptorium again, which wrote it"
+def check_refused(daemon, words):
     for command in (["run"], ["run", "--once"], ["deadletters", "list"]):
         result = daemon.command(*command, check=False)
         assert result.returncode == EX_CONFIG and words in result.stderr, (command, result.stderr)
         assert str(daemon.state_dir / "journal.db") in result.stderr
     result = daemon.command("check", check=False)
     assert result.returncode == EX_CONFIG and words in result.stdout
+
+
+def test_an_older_journal_is_refused_by_every_command_and_not_touched(make_daemon, make_storm,
+                                                                      archive):
+    storm = make_storm(10).finish()
+    daemon = make_daemon(sinks={"archive": {}})
+    daemon.state_dir.mkdir(exist_ok=True)
+    shutil.copy(FIXTURES / "format-3.db", daemon.state_dir / "journal.db")
+    before = digest(daemon.state_dir)
+    check_refused(daemon, "found journal format 3, this program needs 4; let the older "
+                          "Scriptorium, which wrote it, deliver what it holds (until `scriptorium "
+                          "status` says that nothing waits), then move the file away")
+    assert digest(daemon.state_dir) == before
+    (daemon.state_dir / "journal.db").rename(daemon.state_dir / "old-journal")
+    daemon.command("run", "--once")
+    archive.compare(storm.manifest())
+
+
+def test_a_newer_journal_is_refused_by_every_command_and_not_touched(make_daemon, make_storm,
+                                                                     archive):
+    daemon, storm = waiting_daemon(make_daemon, make_storm, archive)
+    edit(daemon, "PRAGMA user_version=5")
+    before = digest(daemon.state_dir)
+    check_refused(daemon, "found journal format 5, this program needs 4; install the newer "
+                          "Scriptorium again, which wrote it")
     assert digest(daemon.state_dir) == before
 
     # The program that wrote it is installed again and continues.

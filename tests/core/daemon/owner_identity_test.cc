@@ -161,30 +161,6 @@ TEST_F(OwnerIdentityTest, NorDoesAFileOfAnotherSizeWithTheSameTime) {
   EXPECT_FALSE(verified());
 }
 
-// Journals before format 3 did not keep the file's name and size.
-TEST_F(OwnerIdentityTest, AMarkWithoutAFilesNameFindsItByItsInode) {
-  spool_.submit(1);
-  capture_->rescan();
-  captured(1);
-  CaptureMark old = mark();
-  const FileIdentity whole = old.identity;
-  old.identity.file.clear();
-  old.identity.size = 0;
-  journal_->set_mark("toy", old);
-  ASSERT_TRUE(journal_->flush(std::chrono::steady_clock::now() + kPatience));
-  ASSERT_TRUE(capture_->unchanged(old));
-  old.identity.mtime_ns += 1;
-  EXPECT_FALSE(capture_->unchanged(old));
-  EXPECT_TRUE(verified());
-  // The next start completes it.
-  close();
-  open();
-  const SteadyTime deadline = std::chrono::steady_clock::now() + kPatience;
-  while (mark().identity != whole && std::chrono::steady_clock::now() < deadline)
-    ASSERT_TRUE(journal_->flush(deadline));
-  EXPECT_EQ(mark().identity, whole);
-}
-
 TEST_F(OwnerIdentityTest, ADeviceNumberThatTheMountChangedIsNoOtherEntry) {
   spool_.submit(1);
   capture_->rescan();

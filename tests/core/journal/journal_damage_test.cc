@@ -355,207 +355,47 @@ TEST_F(JournalDamageTest, ADamagedBlobIsADeadLetterOfEachEventThatHasIt) {
   EXPECT_THAT((*letters)[2].reason, HasSubstr("script is missing"));
 }
 
-// tests/fixtures/journal/format-1.db, written by the last program of format 1: jobs 1 to 10 of
-// "slurm", 7 and 8 with one large script, 9 and 10 unresolved; the sink "archive" has acknowledged
-// 1 and refused 2.
-class JournalFormat1Test : public JournalDamageTest {
- protected:
-  JournalFormat1Test() {
-    use_fixture("format-1.db");
-    const std::string large = "#!/bin/bash\n" + std::string(20'000, '#') + "\n";
-    for (int i = 1; i <= 10; ++i) {
-      const std::string id = std::to_string(i);
-      const auto event = make_event(id, i == 7 || i == 8 ? large : "#!/bin/bash\nrun " + id + "\n",
-                                    {"HOME=/home/alice", "JOB=" + id});
-      expected_[event->id] = *event->file("script")->bytes;
-    }
+// tests/fixtures/journal/format-3.db was written by the last program of format 3.
+TEST_F(JournalDamageTest, AnOlderFormatIsRefusedAndNotChanged) {
+  use_fixture("format-3.db");
+  const auto before = read_file(file());
+  for (const bool read_only : {true, false}) {
+    const auto opened = Journal::open(
+        {.directory = dir_.path_to("journal"), .read_only = read_only}, log_, system_clock());
+    ASSERT_FALSE(opened);
+    EXPECT_EQ(opened.error().kind(), ErrorKind::kInvalidConfig);
+    EXPECT_THAT(
+        opened.error().message(),
+        HasSubstr("found journal format 3, this program needs 4; let the older Scriptorium"));
   }
-  // The rest is resolved and delivered.
-  void finish() {
-    std::vector<Journal::Resolved> resolved;
-    for (const auto& item : journal_->unresolved("slurm", 0, 10))
-      resolved.push_back({item.ticket, item.event});
-    EXPECT_THAT(resolved, SizeIs(2));
-    journal_->resolved(resolved);
-    ASSERT_TRUE(flush());
-    const auto got = drain();
-    EXPECT_EQ(got.damaged, 0);
-    EXPECT_EQ(got.ids.size(), 8U);
-    expect_intact();
-    auto sink = journal_->register_sink("archive", {"*"});
-    std::vector<Journal::Settle> settlements;
-    for (std::uint64_t seq = 3; seq <= 10; ++seq)
-      settlements.push_back({.sequence = seq, .outcome = Outcome::kAcknowledged});
-    journal_->settle(*sink, settlements, 10);
-    ASSERT_TRUE(flush());
-    EXPECT_EQ(journal_->usage().events, 1U) << "the dead letter";
-    EXPECT_EQ(*journal_->retry_dead(std::nullopt, ""), 1U);
-    const auto parked = journal_->parked(*sink, 10);
-    ASSERT_TRUE(parked);
-    ASSERT_THAT(*parked, SizeIs(1));
-    EXPECT_EQ(*(*parked)[0].event->file("script")->bytes, "#!/bin/bash\nrun 2\n");
-    expect_intact();
-  }
-};
+  EXPECT_EQ(quarantine(), "");
+  EXPECT_EQ(*read_file(file()), *before);
+}
 
-TEST_F(JournalFormat1Test, IsReadAsItIsAndNoLongerOpenedByWhatDoesNotKnowTheNewOne) {
-  auto looked = open_read_only();
-  ASSERT_NE(looked, nullptr);
-  EXPECT_EQ(looked->usage().events, 9U) << "the acknowledged one had left";
-  looked.reset();
-  open();
-  EXPECT_EQ(journal_->open_report().damage, "");
-  finish();
+TEST_F(JournalDamageTest, AnOlderFormatsNumberInAJournalOfThisOneIsDamage) {
+  fill();
   journal_.reset();
-  EXPECT_EQ(number("PRAGMA user_version"), 4);
-  EXPECT_EQ(log_.count("JOURNAL_UPGRADED"), 1U);
+  sql("PRAGMA user_version=3");
+  open();
+  EXPECT_THAT(journal_->open_report().damage, HasSubstr("header or schema damaged"));
+  EXPECT_EQ(journal_->open_report().salvaged_events, static_cast<std::uint64_t>(kJobs) - 10);
 }
 
-TEST_F(JournalFormat1Test, ThatBecameVersion2IsReadAsItIsAndBecomesVersion4) {
-  sql(journal::upgrade_sql(1, 2));
-  ASSERT_EQ(number("PRAGMA user_version"), 2);
-  auto looked = open_read_only();
-  ASSERT_NE(looked, nullptr);
-  EXPECT_EQ(looked->usage().events, 9U);
-  looked.reset();
-  EXPECT_EQ(number("PRAGMA user_version"), 2);
-  open();
-  EXPECT_EQ(journal_->open_report().damage, "");
-  finish();
-  journal_.reset();
-  EXPECT_EQ(number("PRAGMA user_version"), 4);
-  EXPECT_EQ(log_.count("JOURNAL_UPGRADED"), 1U);
-}
-
-TEST_F(JournalFormat1Test, WhatIsDamagedIsPutAsideAndTheRestTakenOver) {
-  patch(file(), 40, std::string(40, '\xff'));  // in the header
-  open();
-  EXPECT_NE(journal_->open_report().damage, "");
-  EXPECT_EQ(journal_->open_report().salvaged_events, 9U);
-  finish();
-}
-
-// tests/fixtures/journal/format-2.db, written by the daemon of format 2: jobs 1 to 4 of "slurm",
-// which wait for their owners.
-class JournalFormat2Test : public JournalDamageTest {
- protected:
-  JournalFormat2Test() { use_fixture("format-2.db"); }
-  void expect_all(const Journal& journal) {
-    const auto marks = journal.marks("slurm");
-    ASSERT_THAT(marks, SizeIs(4));
-    const auto waiting = journal.unresolved("slurm", 0, 10);
-    ASSERT_THAT(waiting, SizeIs(4));
-    for (const auto& item : waiting) {
-      EXPECT_EQ(*item.event->file("script")->bytes,
-                "#!/bin/bash\nrun " + item.event->job.id + "\n");
-      ASSERT_TRUE(item.mark);
-      EXPECT_EQ(item.mark->entry, "hash." + item.event->job.id + "/job." + item.event->job.id);
-      EXPECT_EQ(item.mark->identity.mtime_ns, item.event->time.nanoseconds);
-      EXPECT_EQ(item.mark->identity.file, "") << "nobody wrote it down then";
-      EXPECT_EQ(item.mark->identity.size, 0U);
-      EXPECT_EQ(item.mark->size, 18U);
-    }
-  }
-};
-
-TEST_F(JournalFormat2Test, IsReadAsItIsAndChangedAtTheStart) {
-  auto looked = open_read_only();
-  ASSERT_NE(looked, nullptr);
-  expect_all(*looked);
-  looked.reset();
-  open();
-  EXPECT_EQ(journal_->open_report().damage, "");
-  expect_all(*journal_);
-  expect_intact();
-  CaptureMark mark = journal_->marks("slurm")[0];
-  mark.identity.file = "script";
-  mark.identity.size = 19;
-  journal_->set_mark("slurm", mark);
-  ASSERT_TRUE(flush());
-  journal_.reset();
-  EXPECT_EQ(number("PRAGMA user_version"), 4);
-  EXPECT_EQ(log_.count("JOURNAL_UPGRADED"), 1U);
-  open();
-  EXPECT_EQ(journal_->marks("slurm")[0].identity, mark.identity);
-  EXPECT_EQ(log_.count("JOURNAL_UPGRADED"), 1U);
-}
-
-TEST_F(JournalFormat2Test, WhatIsDamagedIsPutAsideAndItsMarksAreTakenOver) {
-  patch(file(), 40, std::string(40, '\xff'));  // in the header
-  open();
-  EXPECT_NE(journal_->open_report().damage, "");
-  EXPECT_EQ(journal_->open_report().salvaged_events, 4U);
-  expect_all(*journal_);
-  expect_intact();
-}
-
-// tests/fixtures/journal/format-3.db, written by the last program of format 3: jobs 1 to 4 of
-// "slurm", of which 4 waits for its owner; the sink "archive" has acknowledged 1 and refused 2.
-class JournalFormat3Test : public JournalDamageTest {
- protected:
-  JournalFormat3Test() { use_fixture("format-3.db"); }
-  // Event ids of format 3 were original ones.
-  void expect_keys_of_the_event_ids() {
-    const auto marks = journal_->marks("slurm");
-    ASSERT_THAT(marks, SizeIs(4));
-    std::set<std::string> keys;
-    for (const CaptureMark& mark : marks) {
-      EXPECT_EQ(mark.capture_key, journal_->capture_key(mark.event_id));
-      keys.insert(mark.capture_key);
-    }
-    EXPECT_THAT(keys, SizeIs(4));
-  }
-};
-
-TEST_F(JournalFormat3Test, IsReadAsItIsAndItsMarksGetKeysAtTheStart) {
-  auto looked = open_read_only();
-  ASSERT_NE(looked, nullptr);
-  EXPECT_EQ(looked->usage().events, 3U);
-  ASSERT_THAT(looked->marks("slurm"), SizeIs(4));
-  EXPECT_EQ(looked->marks("slurm")[0].capture_key, "");
-  EXPECT_FALSE(dir_.exists("journal/capture.key")) << "a command that reads makes nothing";
-  looked.reset();
-  open();
-  EXPECT_EQ(journal_->open_report().damage, "");
-  EXPECT_TRUE(dir_.exists("journal/capture.key"));
-  expect_keys_of_the_event_ids();
-  EXPECT_EQ(journal_->marks("slurm")[0].identity.inode, 41U);
-  EXPECT_EQ(log_.count("JOURNAL_UPGRADED"), 1U);
-  EXPECT_FALSE(log_.has("CAPTURE_KEY_LOST"));
-  expect_intact();
-  // Job 1 was delivered and has left; only its mark recognises it, whatever the event would be now.
-  Event other = *job(1);
-  other.id = std::string(64, 'e');
-  const CaptureMark mark = journal_->marks("slurm")[0];
-  bool fresh = true;
-  journal_->append({.source = "slurm",
-                    .event = std::make_shared<const Event>(other),
-                    .capture_key = mark.capture_key,
-                    .durable = [&](bool is_fresh) { fresh = is_fresh; }},
-                   never_.get_token());
-  ASSERT_TRUE(flush());
-  EXPECT_FALSE(fresh);
-  journal_.reset();
-  EXPECT_EQ(number("PRAGMA user_version"), 4);
-}
-
-TEST_F(JournalFormat3Test, WhatIsDamagedIsPutAsideAndItsMarksGetKeysToo) {
-  patch(file(), 40, std::string(40, '\xff'));  // in the header
-  open();
-  EXPECT_EQ(journal_->open_report().salvaged_events, 3U);
-  expect_keys_of_the_event_ids();
-  expect_intact();
-}
-
-TEST_F(JournalFormat3Test, ALostKeyIsReplacedAndTheMarksGetNewOnes) {
-  open();
-  const std::string before = journal_->marks("slurm")[0].capture_key;
+TEST_F(JournalDamageTest, ALostKeyIsReplacedAndTheMarksGetNewOnes) {
+  fill();
+  std::map<std::string, std::string> before;
+  for (const CaptureMark& mark : journal_->marks("slurm")) before[mark.entry] = mark.capture_key;
+  ASSERT_THAT(before, SizeIs(kJobs));
   journal_.reset();
   fs::remove(dir_.path_to("journal/capture.key"));
   open();
   EXPECT_TRUE(log_.has("CAPTURE_KEY_LOST"));
-  expect_keys_of_the_event_ids();
-  EXPECT_NE(journal_->marks("slurm")[0].capture_key, before);
+  EXPECT_TRUE(dir_.exists("journal/capture.key"));
+  for (const CaptureMark& mark : journal_->marks("slurm")) {
+    EXPECT_EQ(mark.capture_key, journal_->capture_key(mark.event_id));
+    EXPECT_NE(mark.capture_key, before[mark.entry]);
+  }
+  expect_intact();
 }
 
 TEST_F(JournalDamageTest, ARefusedKeyEndsTheStartAndLeavesTheJournalAsItIs) {
