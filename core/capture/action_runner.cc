@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <utility>
 
 #include "core/base/fault_point.h"
@@ -26,65 +27,82 @@ ParsedJob without_contents(const ParsedJob& parsed) {
 
 }  // namespace
 
-void ActionRunner::report(const EntryTable::Input& input) {
-  for (const EntryAction& action : table_.on(input)) carry_out(action);
+void ActionRunner::report(const Input& input) {
+  push(table_.on(input));
+  perform_all();
 }
 
-void ActionRunner::carry_out(const EntryAction& action) {
+// What follows from an action comes before the actions that were to follow it.
+void ActionRunner::push(EntryActions actions) {
+  actions_.insert(actions_.begin(), std::make_move_iterator(actions.begin()),
+                  std::make_move_iterator(actions.end()));
+}
+
+void ActionRunner::perform_all() {
+  while (!actions_.empty()) {
+    const EntryAction action = std::move(actions_.front());
+    actions_.pop_front();
+    if (const auto observed = perform(action)) push(table_.on(*observed));
+    // A waiting entry is not written any more, so its files need not stay open.
+    if (action.kind != EntryAction::Kind::kTake) continue;
+    if (const Inspection* inspection = table_.inspection(action.key);
+        inspection != nullptr && inspection->waits())
+      reader_.held().drop(action.key);
+  }
+}
+
+std::optional<EntryTable::Input> ActionRunner::perform(const EntryAction& action) {
   using Kind = EntryAction::Kind;
   const std::string& key = action.key;
   switch (action.kind) {
-    case Kind::kCountNumber: return scanner_.count_number(key);
     case Kind::kReadAtOnce:
-      return is_whole(key) || read_at_once(key) ? assess(key) : inspect(key, "inotify");
-    case Kind::kInspect: return inspect(key, "scan");
+      if (is_whole(key) || read_at_once(key)) return content_of(key);
+      return read(key, "inotify");
+    case Kind::kInspect: return read(key, "scan");
     case Kind::kVerify: return verify(key);
-    case Kind::kTake:
-      take(key, action.whole);
-      // A waiting entry is not written any more, so its files need not stay open.
-      if (const Inspection* inspection = table_.inspection(key);
-          inspection != nullptr && inspection->waits())
-        reader_.held().drop(key);
-      return;
+    case Kind::kTake: return take(key, action.whole);
     case Kind::kIgnoreEmpty: {
       const auto stat = context_.access.stat(key);
-      return report(EntryTable::Ignored{key, stat ? identity_of("", *stat) : FileIdentity{}});
+      return EntryTable::Ignored{key, stat ? identity_of("", *stat) : FileIdentity{}};
     }
     case Kind::kWatch:
       if (context_.adapter.classify(key).role == SpoolPath::Role::kEntryDirectory)
         watches_.add_entry(key);
-      return;
+      break;
     case Kind::kRelease:
       watches_.release_entry(key, action.keep_watch);
-      return reader_.held().drop(key);
+      reader_.held().drop(key);
+      break;
     case Kind::kSetMark:
       if (const CaptureRecord* record = table_.record(key))
         context_.journal.set_mark(context_.options.name, mark_of(key, *record));
-      return;
+      break;
     case Kind::kForgetMark:
       forgotten_marks_.push_back(key);
       if (forgotten_marks_.size() >= kForgottenAtOnce) send_forgotten_marks();
-      return;
-    case Kind::kCountMissed: return context_.report->missed(action.reason);
-    case Kind::kCountIgnored: return context_.report->ignored(action.reason);
-    case Kind::kCountDuplicate: return context_.report->duplicate();
-    case Kind::kLeaveToScan: return leave_to_scan(action);
+      break;
+    case Kind::kCountNumber: scanner_.count_number(key); break;
+    case Kind::kCountMissed: context_.report->missed(action.reason); break;
+    case Kind::kCountIgnored: context_.report->ignored(action.reason); break;
+    case Kind::kCountDuplicate: context_.report->duplicate(); break;
+    case Kind::kLeaveToScan: leave_to_scan(action); break;
   }
+  return std::nullopt;
 }
 
-void ActionRunner::inspect(const std::string& key, const char* method) {
-  report(EntryTable::Inspecting{key, method, context_.clock.steady()});
+EntryTable::Input ActionRunner::read(const std::string& key, const char* method) {
+  push(table_.on(EntryTable::Inspecting{key, method, context_.clock.steady()}));
   const EntryReader::Outcome outcome = reader_.read(key);
   if (!outcome.found) {
     presence_.poll_mounts();
     reader_.read_held(key);
   }
   const bool uncertain = !presence_.is_there() || presence_.mounts_changed();
-  report(EntryTable::Inspected{.content = content_of(key),
+  return EntryTable::Inspected{.content = content_of(key),
                                .found = outcome.found,
                                .unreadable = outcome.unreadable,
                                .spool_uncertain = uncertain,
-                               .step = step_});
+                               .step = step_};
 }
 
 EntryTable::Content ActionRunner::content_of(const std::string& key) const {
@@ -96,12 +114,12 @@ EntryTable::Content ActionRunner::content_of(const std::string& key) const {
   return content;
 }
 
-void ActionRunner::verify(const std::string& key) {
+EntryTable::Input ActionRunner::verify(const std::string& key) {
   if (const CaptureRecord* record = table_.record(key)) {
     if (const auto identity = as_recorded(context_, key, *record))
-      return report(EntryTable::Verified{key, *identity});
+      return EntryTable::Verified{key, *identity};
   }
-  inspect(key, "scan");
+  return read(key, "scan");
 }
 
 void ActionRunner::leave_to_scan(const EntryAction& action) {
@@ -144,14 +162,13 @@ bool ActionRunner::read_at_once(const std::string& key) {
 void ActionRunner::read_early(const std::string& key) {
   // If the name is known already, this may be the old entry or a new one of the same name.
   if (!table_.is_empty(key)) return;
-  for (const EntryAction& action :
-       table_.on(EntryTable::DirectoryAppeared{key, context_.clock.steady()})) {
-    if (action.kind == EntryAction::Kind::kReadAtOnce) {
-      read_at_once(key);
-    } else {
-      carry_out(action);
-    }
-  }
+  EntryActions actions = table_.on(EntryTable::DirectoryAppeared{key, context_.clock.steady()});
+  const bool reads = std::erase_if(actions, [](const EntryAction& action) {
+                       return action.kind == EntryAction::Kind::kReadAtOnce;
+                     }) > 0;
+  push(std::move(actions));
+  perform_all();
+  if (reads) read_at_once(key);
 }
 
 void ActionRunner::offer_again(bool room) {
@@ -199,16 +216,16 @@ void ActionRunner::send_forgotten_marks() {
 
 // ---- taking
 
-void ActionRunner::take(const std::string& key, bool whole) {
+EntryTable::Input ActionRunner::take(const std::string& key, bool whole) {
   const Inspection& inspection = *table_.inspection(key);
   const SpoolEntry& content = inspection.content;
   if (table_.waiting().is_too_large(inspection.bytes))
-    return report(EntryTable::Refused{
-        .key = key, .whole = whole, .asked = false, .now = context_.clock.steady()});
+    return EntryTable::Refused{
+        .key = key, .whole = whole, .asked = false, .now = context_.clock.steady()};
   for (const SpoolFile& file : content.files) whole = whole && !file.truncated;
   auto parsed = context_.adapter.parse(content);
   FAULT_POINT("capture.parsed");
-  if (!parsed) return report_unparsable(key, content.files.front().name, parsed.error());
+  if (!parsed) return unparsable(key, content.files.front().name, parsed.error());
   if (whole) reader_.learn_usual_files(content);
   // Before any rule runs: other rules would make another event of the same entry.
   CaptureRecord record = record_of(
@@ -216,13 +233,13 @@ void ActionRunner::take(const std::string& key, bool whole) {
       context_.journal.capture_key(original_id(context_.options.origin, content, *parsed)));
   if (const CaptureRecord* made = table_.made_event(key, record.capture_key)) {
     record.event_id = made->event_id;
-    return report(EntryTable::Captured{.key = key, .record = std::move(record), .duplicate = true});
+    return EntryTable::Captured{.key = key, .record = std::move(record), .duplicate = true};
   }
   auto supersedes = superseded_by(key, *parsed);
   MadeEvent made = make_event(content, *std::move(parsed), whole, inspection.method);
   made.event->supersedes = std::move(supersedes);
   if (const auto id = pack_event_id(made.event->id)) record.event_id = *id;
-  offer(key, std::move(made), std::move(record));
+  return offer(key, std::move(made), std::move(record));
 }
 
 ActionRunner::MadeEvent ActionRunner::make_event(const SpoolEntry& entry, ParsedJob parsed,
@@ -257,8 +274,8 @@ std::optional<std::string> ActionRunner::superseded_by(const std::string& key,
   return unpack_event_id(before->event_id);
 }
 
-void ActionRunner::report_unparsable(const std::string& key, const std::string& file,
-                                     const Error& error) {
+EntryTable::Input ActionRunner::unparsable(const std::string& key, const std::string& file,
+                                           const Error& error) {
   const bool vanished = error.kind() == ErrorKind::kVanished;
   if (!vanished) {
     context_.report->note_error(key + ": " + error.message());
@@ -271,11 +288,12 @@ void ActionRunner::report_unparsable(const std::string& key, const std::string& 
          {"reason", error.message()}});
   }
   const bool exists = !vanished || !is_gone(context_, context_.adapter.path_of(key, file));
-  report(EntryTable::Unparsable{
-      .key = key, .vanished = vanished, .exists = exists, .message = error.message()});
+  return EntryTable::Unparsable{
+      .key = key, .vanished = vanished, .exists = exists, .message = error.message()};
 }
 
-void ActionRunner::offer(const std::string& key, MadeEvent made, CaptureRecord record) {
+EntryTable::Input ActionRunner::offer(const std::string& key, MadeEvent made,
+                                      CaptureRecord record) {
   Journal::Append item;
   item.dead = std::move(made.dead);
   item.source = context_.options.name;
@@ -295,12 +313,12 @@ void ActionRunner::offer(const std::string& key, MadeEvent made, CaptureRecord r
     admission = Journal::Admission::kTaken;
   }
   if (admission == Journal::Admission::kTaken)
-    return report(EntryTable::Captured{.key = key, .record = std::move(record)});
-  report(EntryTable::Refused{.key = key,
+    return EntryTable::Captured{.key = key, .record = std::move(record)};
+  return EntryTable::Refused{.key = key,
                              .whole = record.kind == CaptureRecord::Kind::kWhole,
                              .over_share = admission == Journal::Admission::kOverShare,
                              .mtime_ns = record.identity.mtime_ns,
-                             .now = context_.clock.steady()});
+                             .now = context_.clock.steady()};
 }
 
 std::function<void(bool fresh)> ActionRunner::count_captured(const Event& event,

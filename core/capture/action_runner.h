@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -16,8 +17,8 @@
 
 namespace scriptorium {
 
-// Reports observations to the table and carries out the actions that it returns: reads entries,
-// makes events of them and gives these to the journal, counts.
+// Reports observations to the table and performs the actions that it returns, of which each may be
+// another observation: reads entries, makes events of them and gives these to the journal, counts.
 //
 // Owns:    the entry reader. Borrows everything else for its life.
 // Threads: the capture thread. Waits while the journal's writer is behind.
@@ -44,9 +45,10 @@ class ActionRunner {
   std::uint64_t step() const { return step_; }
   bool is_stopping() const { return stop_.stop_requested(); }
 
+  // Returns when all that follows is done. Not to be called by an action.
   void report(const EntryTable::Input& input);
   // Reads the entry and reports what was found. `method`: what noticed the entry, if it is new.
-  void inspect(const std::string& key, const char* method);
+  void inspect(const std::string& key, const char* method) { report(read(key, method)); }
   // All files of the entry that were read so far have been added to the table.
   void assess(const std::string& key) { report(content_of(key)); }
   // With inotify only: an entry that has just appeared is read before anything else is done. Its
@@ -61,18 +63,23 @@ class ActionRunner {
   void send_forgotten_marks();
 
  private:
-  void carry_out(const EntryAction& action);
-  void verify(const std::string& key);
+  using Input = EntryTable::Input;  // its key is borrowed from the caller's
+  void push(EntryActions actions);
+  void perform_all();
+  // What was observed.
+  std::optional<Input> perform(const EntryAction& action);
+  Input read(const std::string& key, const char* method);
+  Input verify(const std::string& key);
   void leave_to_scan(const EntryAction& action);
   bool read_at_once(const std::string& key);
   bool is_whole(const std::string& key) const;
   EntryTable::Content content_of(const std::string& key) const;
 
   // The entry has an open inspection with content. `whole`: as far as the adapter can tell.
-  void take(const std::string& key, bool whole);
+  Input take(const std::string& key, bool whole);
   // The event of the same entry, captured half written, that one of `parsed` replaces.
   std::optional<std::string> superseded_by(const std::string& key, const ParsedJob& parsed) const;
-  void report_unparsable(const std::string& key, const std::string& file, const Error& error);
+  Input unparsable(const std::string& key, const std::string& file, const Error& error);
 
   struct MadeEvent {
     std::shared_ptr<Event> event;
@@ -81,7 +88,7 @@ class ActionRunner {
   // Without what the site does not keep.
   MadeEvent make_event(const SpoolEntry& entry, ParsedJob parsed, bool whole,
                        const char* method) const;
-  void offer(const std::string& key, MadeEvent made, CaptureRecord record);
+  Input offer(const std::string& key, MadeEvent made, CaptureRecord record);
   std::function<void(bool fresh)> count_captured(const Event& event, const char* method) const;
 
   const CaptureContext& context_;
@@ -90,6 +97,7 @@ class ActionRunner {
   WatchList& watches_;
   Scanner& scanner_;
   EntryReader reader_;
+  std::deque<EntryAction> actions_;  // to be performed, the next one first
   std::vector<std::string> forgotten_marks_;
   std::stop_token stop_;
   std::uint64_t step_ = 0;

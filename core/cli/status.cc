@@ -96,7 +96,7 @@ void note_load(TextTable& table, const Json& load) {
 
 std::string sources_text(const Json& sources, const Console& console) {
   TextTable table(
-      {"SOURCE", "PLUGIN", "WAY", "CAPTURED", "INCOMPLETE", "UNVERIFIED", "MISSED", "LAG"},
+      {"SOURCE", "PLUGIN", "CAPTURE", "CAPTURED", "INCOMPLETE", "UNVERIFIED", "MISSED", "LAG"},
       {3, 4, 5, 6, 7});
   for (const auto& [name, source] : sources.items()) {
     const double missed = sum_of(member(source, "missed"));
