@@ -21,10 +21,9 @@ const char* to_string(FileKind kind) noexcept;  // "script", "environment", "met
 
 // A text from outside as part of one path component: never empty, no '/', no leading '.' or '-', no
 // control, blank, zero-width or direction character, always UTF-8, at most 64 bytes. Letters of any
-// language, digits,
-// '.', '_' and '-' stay; a blank becomes '_'; other bytes become %XX; what is too long is cut and
-// gets '~' and eight digits of its sha256. Two texts may give the same part: who writes has to
-// look.
+// language, digits, '.', '_' and '-' stay; a blank becomes '_'; other bytes become %XX; what is too
+// long is cut and gets '~' and eight digits of its sha256. Two texts may give the same part, so who
+// writes checks it.
 std::string safe_value(std::string_view value);
 
 inline constexpr std::string_view kUnverified = "unverified";

@@ -24,15 +24,13 @@ namespace scriptorium {
 // - The sink does not start: it is started again after a back-off, until it does. Nothing is handed
 //   over before.
 // - Every event of a batch came back as retry: the destination is down, and the gate closes
-// (gate.h).
-//   The same events wait for the back-off; none is parked, so a million waiting events cost no
-//   memory. New events join that batch while it has room. A full one is parked after ten refusals,
-//   so that a batch which is refused for its content holds nothing up.
-// - Some did: those are parked in the journal and tried again on their own time (parked_store.h);
-//   the rest goes on.
+//   (gate.h). The same events wait for the back-off; none is parked, so a million waiting events
+//   cost no memory. New events join that batch while it has room. A full one is parked after ten
+//   refusals, so that a batch which is refused for its content holds nothing up.
+// - Some did: those are parked in the journal and tried again on their own time (parked_store.h),
+//   and the others are done.
 // - The plugin threw: what it left unsettled is tried again one by one. An event that makes it
-// throw
-//   three times alone becomes a dead letter ("plugin threw: ...").
+//   throw three times alone becomes a dead letter ("plugin threw: ...").
 // - The process died while events were in the sink's hands: CrashRecord makes them suspect. Each is
 //   then a batch of its own, at its place in the order, with nothing else of this sink in hand. One
 //   that is found guilty becomes a dead letter ("plugin crashed").

@@ -35,9 +35,8 @@ struct Period {
   bool age = false;  // "7d": the instant so long ago
 };
 // "2026", "2026-11", "2026-11-14", "2026-11-14T08", "...T08:00", "...T08:00:30.25", each with a
-// zone
-// ("Z", "+01:00") or without; "today", "yesterday", "now"; "90s", "12h", "7d", "2w", "3mo", "1y".
-// Only the years 1900 to 2261.
+// zone ("Z", "+01:00") or without; "today", "yesterday", "now"; "90s", "12h", "7d", "2w", "3mo",
+// "1y". Only the years 1900 to 2261.
 std::optional<Period> read_time(std::string_view text, const Moment& moment);
 
 }  // namespace scriptorium::query
