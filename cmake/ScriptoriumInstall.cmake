@@ -81,9 +81,10 @@ function(scriptorium_install_rest)
           COMPONENT scriptorium-checkpoint)
   install(FILES checkpoint/app/scriptorium_app.h checkpoint/app/scriptorium_app.py
           DESTINATION ${share}/checkpoint COMPONENT scriptorium-checkpoint)
+  install(DIRECTORY checkpoint/slurm DESTINATION ${share}/checkpoint COMPONENT scriptorium-checkpoint)
   install(FILES packaging/man/scriptorium-run.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1
           COMPONENT scriptorium-checkpoint)
-  install(FILES docs/checkpoint.md docs/long-jobs.md DESTINATION ${doc}/scriptorium-checkpoint COMPONENT scriptorium-checkpoint)
+  install(FILES docs/checkpoint.md docs/long-jobs.md docs/preempt.md DESTINATION ${doc}/scriptorium-checkpoint COMPONENT scriptorium-checkpoint)
   if(TARGET usage_module)
     scriptorium_install_unit(packaging/systemd/usage.conf scriptorium-usage ${share}/systemd)
     scriptorium_install_unit(packaging/systemd/usage-programs.conf scriptorium-usage ${share}/systemd)

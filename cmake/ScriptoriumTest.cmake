@@ -19,7 +19,7 @@ endforeach()
 #   load     load, size, outages, power cuts, packages: what takes long or fills the machine
 set(SCRIPTORIUM_SERVER_TESTS
     system_checkpoint system_checkpoint_criu system_checkpoint_images system_checkpoint_oar
-    system_checkpoint_slurm
+    system_checkpoint_slurm system_preempt
     system_elasticsearch system_kafka
     system_kafka_cluster system_kafka_tickets system_mail
     system_mail_programs system_opensearch

@@ -27,12 +27,13 @@ while True:
 
 
 class Job:
-    def __init__(self, slurm, node, directory, *options, script=JOB_SCRIPT.read_text(), env=()):
-        self.slurm, self.user, self.directory = slurm, node.alice, directory
+    def __init__(self, slurm, node, directory, *options, script=JOB_SCRIPT.read_text(), env=(),
+                 user=None):
+        self.slurm, self.user, self.directory = slurm, user or node.alice, directory
         self.id = slurm.sbatch(
             "--mem=200", "--requeue", "--open-mode=append", "-D", str(directory),
             "-o", str(directory / "job.out"), *options, script=script,
-            user=node.alice, env={"REQUESTS": str(node.spool), **dict(env)})
+            user=self.user, env={"REQUESTS": str(node.spool), **dict(env)})
 
     def field(self, name):
         shown = self.slurm.run("scontrol", "show", "job", self.id).stdout.split()
@@ -68,6 +69,10 @@ class Job:
         last life ended, slurmd refuses the next one ("Job credential revoked")."""
         self.slurm.run("scontrol", "update", f"JobId={self.id}", f"ReqNodeList={node}",
                        "StartTime=now+2", user=self.user)
+
+    def cancel(self):
+        self.slurm.run("scancel", self.id)
+        self.wait_state("CANCELLED")
 
 
 @pytest.fixture(scope="module")
