@@ -73,7 +73,7 @@ function(scriptorium_install_rest)
           DESTINATION ${doc}/scriptorium-web COMPONENT scriptorium-web)
   install(FILES packaging/systemd/scriptorium-web.sysusers DESTINATION lib/sysusers.d RENAME scriptorium-web.conf
           COMPONENT scriptorium-web)
-  install(TARGETS scriptorium-checkpointd scriptorium-run RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT scriptorium-checkpoint)
+  install(TARGETS scriptorium-checkpointd scriptorium-run scriptorium-migrate RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT scriptorium-checkpoint)
   scriptorium_install_unit(packaging/systemd/scriptorium-checkpointd.service scriptorium-checkpoint)
   scriptorium_install_unit(packaging/systemd/checkpoint.conf scriptorium-checkpoint ${share}/systemd)
   install(FILES packaging/checkpoint.toml DESTINATION ${share}/config COMPONENT scriptorium-checkpoint)
@@ -82,9 +82,10 @@ function(scriptorium_install_rest)
   install(FILES checkpoint/app/scriptorium_app.h checkpoint/app/scriptorium_app.py
           DESTINATION ${share}/checkpoint COMPONENT scriptorium-checkpoint)
   install(DIRECTORY checkpoint/slurm DESTINATION ${share}/checkpoint COMPONENT scriptorium-checkpoint)
-  install(FILES packaging/man/scriptorium-run.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1
+  install(FILES packaging/man/scriptorium-migrate.1 packaging/man/scriptorium-run.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1
           COMPONENT scriptorium-checkpoint)
-  install(FILES docs/checkpoint.md docs/long-jobs.md docs/preempt.md DESTINATION ${doc}/scriptorium-checkpoint COMPONENT scriptorium-checkpoint)
+  install(FILES docs/checkpoint.md docs/long-jobs.md docs/move-jobs.md docs/preempt.md
+          DESTINATION ${doc}/scriptorium-checkpoint COMPONENT scriptorium-checkpoint)
   if(TARGET usage_module)
     scriptorium_install_unit(packaging/systemd/usage.conf scriptorium-usage ${share}/systemd)
     scriptorium_install_unit(packaging/systemd/usage-programs.conf scriptorium-usage ${share}/systemd)

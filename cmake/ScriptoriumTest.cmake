@@ -22,7 +22,7 @@ set(SCRIPTORIUM_SERVER_TESTS
     system_checkpoint_slurm system_preempt
     system_elasticsearch system_kafka
     system_kafka_cluster system_kafka_tickets system_mail
-    system_mail_programs system_opensearch
+    system_mail_programs system_migrate system_opensearch
     system_opensearch_secure system_owners_later system_page_browser system_page_proxies system_run
     system_slurm system_slurm_late
     system_stalled_archive system_usage)

@@ -437,7 +437,7 @@ void Migration::undo_move(const MoveState& state) {
       return report(*now, MoveOutcome::kLeft, done.error().message(), false);
   }
   folder_.remove_move(state.job);
-  report(job, MoveOutcome::kMovable, "it is as before", true);
+  report(job, MoveOutcome::kUndone, "it is as before the move", true);
 }
 
 Result<void> Migration::undo_drain() {

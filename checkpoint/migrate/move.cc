@@ -27,6 +27,7 @@ const char* to_string(MoveOutcome outcome) {
     case MoveOutcome::kWaiting: return "waiting";
     case MoveOutcome::kEnded: return "ended";
     case MoveOutcome::kBrokenOff: return "broken off";
+    case MoveOutcome::kUndone: return "undone";
   }
   return "";
 }

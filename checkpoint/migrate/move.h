@@ -36,7 +36,8 @@ struct MoveState {
   bool has_temporary_changes = false;
 };
 
-// kMoved, kHeld and kRequeued are what was asked for. kWaiting: saved, but not started yet.
+// kMoved, kHeld and kRequeued are what was asked for. kMovable: in a test. kWaiting: saved, but not
+// started yet.
 enum class MoveOutcome : std::uint8_t {
   kMoved,
   kHeld,
@@ -46,7 +47,8 @@ enum class MoveOutcome : std::uint8_t {
   kNotMoved,
   kWaiting,
   kEnded,
-  kBrokenOff
+  kBrokenOff,
+  kUndone
 };
 const char* to_string(MoveOutcome outcome);
 

@@ -47,9 +47,11 @@ constexpr std::array<KnownOption, 18> kKnown{{
 
 // "4711" or "4711_3".
 bool is_job_id(std::string_view text) {
+  constexpr std::size_t kMostDigits = 10;
+  const bool has_task = text.find('_') != std::string_view::npos;
   const std::string_view job = take_until(text, '_');
-  return is_all_digits(job) && job.size() <= 10 &&
-         (text.empty() || (is_all_digits(text) && text.size() <= 10));
+  return is_all_digits(job) && job.size() <= kMostDigits &&
+         (!has_task || (is_all_digits(text) && text.size() <= kMostDigits));
 }
 
 // Names of nodes and partitions, and lists of them such as "n[1-3],m7".

@@ -213,9 +213,12 @@ def test_the_checkpoint_service_needs_no_other_package_and_says_what_a_node_lack
     assert root.file("/lib/systemd/system/scriptorium-checkpointd.service").exists()
     assert root.file("/usr/share/man/man8/scriptorium-checkpointd.8.gz").exists()
     assert root.file("/usr/share/man/man1/scriptorium-run.1.gz").exists()
+    assert root.file("/usr/share/man/man1/scriptorium-migrate.1.gz").exists()
     assert root.file("/usr/share/scriptorium/checkpoint/scriptorium_app.h").exists()
     assert root.file("/usr/share/scriptorium/checkpoint/slurm/two-partitions.conf").exists()
     assert root.run("scriptorium-run", "sh", "-c", "exit 0").returncode == 0
+    migrate = root.try_run("scriptorium-migrate", "--drain-node", "n1")
+    assert migrate.returncode == 69 and "scontrol is not installed" in migrate.stderr, migrate
     assert not list(root.file("/etc/systemd/system").rglob("scriptorium*"))
     root.run("apt-get", "purge", "-y", "scriptorium-checkpoint")
     left = {path for path in root.everything() - before if "scriptorium" in str(path)}
