@@ -268,7 +268,7 @@ void Migration::order_signal(Active& active, const SlurmJob& job) {
   say_("job " + job.display_id + ": signalled on " + job.nodes);
 }
 
-void Migration::order_release(Active& active) {
+void Migration::order_release(Active& active, const char* start) {
   Move& move = active.move;
   MoveState& state = move.state();
   SlurmChanges changes = changes_of(state);
@@ -278,7 +278,7 @@ void Migration::order_release(Active& active) {
   if (options_.holds) {
     if (const auto held = slurm_.hold(state.job); !held) return move.failed(held.error().message());
   }
-  changes.starts_now = true;
+  changes.start = start;
   if (const auto done = slurm_.change(state.job, changes); !done) {
     state.has_temporary_changes = false;
     return move.failed("it is saved, but could not be changed for another node: " +
@@ -319,13 +319,15 @@ void Migration::finish(Active& active) {
     // Slurm changes them only while a job waits.
     save(state);
     if (!entry.reason.empty()) entry.reason += "; ";
-    entry.reason +=
-        (changes.excluded_nodes.empty() ? std::string{}
-                                        : "it excludes the nodes " + changes.excluded_nodes) +
-        (changes.required_nodes.empty() ? std::string{}
-                                        : " it needs the nodes " + changes.required_nodes) +
-        " until it waits in the queue again and scriptorium-migrate --undo " + state.display_id +
-        " is run";
+    const std::string excludes = changes.excluded_nodes.empty()
+                                     ? std::string{}
+                                     : "excludes the nodes " + changes.excluded_nodes;
+    const std::string needs = changes.required_nodes.empty()
+                                  ? std::string{}
+                                  : "needs the nodes " + changes.required_nodes;
+    entry.reason += "it " + excludes + (excludes.empty() || needs.empty() ? "" : " and ") + needs +
+                    " until it waits in the queue again and scriptorium-migrate --undo " +
+                    state.display_id + " is run";
   } else if (entry.outcome == MoveOutcome::kWaiting) {
     save(state);
   } else {
@@ -340,7 +342,7 @@ void Migration::advance(Active& active, const std::vector<SlurmJob>& seen, Times
   const MoveStage before = move.state().stage;
   switch (move.next(job == nullptr ? std::nullopt : std::optional(*job), now)) {
     case Move::Order::kSignal: order_signal(active, *job); break;
-    case Move::Order::kRelease: order_release(active); break;
+    case Move::Order::kRelease: order_release(active, "now"); break;
     case Move::Order::kInspect: move.inspected(slurm_.inspect(*job), now); break;
     case Move::Order::kWait:
     case Move::Order::kEnd: break;
@@ -396,7 +398,7 @@ void Migration::break_off() {
   planned_.clear();
   waited_for_.clear();
   for (Active& active : active_) {
-    if (active.move.broken_off() == Move::Order::kRelease) order_release(active);
+    if (active.move.broken_off() == Move::Order::kRelease) order_release(active, "now+2");
     const MoveState& state = active.move.state();
     SlurmJob job;
     job.display_id = state.display_id;
@@ -426,7 +428,6 @@ void Migration::undo_move(const MoveState& state) {
     SlurmChanges changes;
     changes.excluded_nodes = as_before(state.excluded_nodes);
     changes.required_nodes = as_before(state.required_nodes);
-    changes.starts_now = true;
     if (!now->is_pending()) {
       return report(*now, MoveOutcome::kLeft,
                     "Slurm changes the nodes that a job excludes or needs only while it waits; try "

@@ -63,7 +63,7 @@ class Migration {
   void begin_next();
   void advance(Active& active, const std::vector<SlurmJob>& seen, Timestamp now);
   void order_signal(Active& active, const SlurmJob& job);
-  void order_release(Active& active);
+  void order_release(Active& active, const char* start);
   void finish(Active& active);
   void check_waited_for(const std::vector<SlurmJob>& seen, Timestamp now);
   SlurmChanges changes_of(const MoveState& state) const;

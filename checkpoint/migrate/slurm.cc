@@ -314,7 +314,6 @@ Result<CommandRunner::Answer> SlurmCommands::run(std::vector<std::string> words)
                              .environment = environment_,
                              .input = {}},
                             {}, std::chrono::steady_clock::now() + kSlurmPatience);
-  if (!answer) return answer.error().with_context(name);
   return answer;
 }
 
@@ -402,9 +401,9 @@ Result<std::string> SlurmCommands::excluded_nodes(const std::string& job) {
 
 Result<std::optional<BatchProcess>> SlurmCommands::inspect(const SlurmJob& job) {
   auto answer = run_as(
-      job.uid, {"srun", "--jobid=" + job.id, "--overlap", "--nodes=1", "--ntasks=1", "--mem=0",
-                "--gres=none", "--mpi=none", "--input=none", "--quiet", "--chdir=/",
-                "--export=NONE", "/bin/sh", "-c", kInspectScript, "sh", job.id});
+      job.uid, {"srun", "--jobid=" + job.id, "--overlap", "--immediate=10", "--nodes=1",
+                "--ntasks=1", "--mem=0", "--gres=none", "--mpi=none", "--input=none", "--quiet",
+                "--chdir=/", "--export=NONE", "/bin/sh", "-c", kInspectScript, "sh", job.id});
   if (!answer) return answer.error();
   if (answer->status != 0) return exit_error("srun", *answer);
   return parse_batch_process(answer->output, job.uid);
@@ -445,7 +444,7 @@ Result<void> SlurmCommands::change(const std::string& job, const SlurmChanges& c
   set("ReqNodeList=", changes.required_nodes);
   set("Partition=", changes.partition);
   set("Priority=", changes.priority);
-  if (changes.starts_now) words.emplace_back("StartTime=now");
+  set("StartTime=", changes.start);
   if (words.size() == 3) return {};
   return done(std::move(words));
 }

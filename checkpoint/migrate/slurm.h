@@ -63,7 +63,7 @@ struct SlurmChanges {
   std::string required_nodes;
   std::string partition;
   std::string priority;
-  bool starts_now = false;
+  std::string start;  // "now", "now+2"
 };
 
 struct Placement {

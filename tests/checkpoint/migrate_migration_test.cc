@@ -86,7 +86,7 @@ class FakeSlurm : public Slurm {
     return change_to("change " + id, [&] {
       if (!wanted.excluded_nodes.empty())
         excluded[id] = wanted.excluded_nodes == "-" ? "" : wanted.excluded_nodes;
-      if (!wanted.starts_now) return;
+      if (wanted.start.empty()) return;
       job(id).state = "RUNNING";
       job(id).nodes = n1.is_drained() || excluded[id].find("n1") != std::string::npos ? "n2" : "n1";
     });

@@ -214,7 +214,7 @@ def wait_polls(job, place):
 
 
 def test_a_user_moves_a_job_of_his_own_and_no_other(slurm, node, migrate):  # noqa: F811
-    first, second = slurm.nodes
+    first = slurm.nodes[0]
     with OnFirst(slurm):
         job = counter(slurm, node, "own")
     other = migrate(node.mallory)(job.id, code=1)[job.id]
@@ -231,8 +231,6 @@ def test_a_user_moves_a_job_of_his_own_and_no_other(slurm, node, migrate):  # no
     job.wait_submitted_again(2)
     own("--undo", job.id)
     assert job.field("ExcNodeList") == "(null)" and own.states == []
-    job.wait_state("RUNNING")
-    assert node_of(job) in (first, second)
 
 
 def test_jobs_that_cannot_be_saved_are_requeued_only_if_that_is_asked_for(slurm, node,  # noqa: F811
@@ -256,6 +254,22 @@ def test_a_job_of_two_nodes_is_left(slurm, node, migrate):  # noqa: F811
     report = migrate(node.alice)(job.id, code=1)[job.id]
     assert report["outcome"] == "left" and "runs on 2 nodes" in report["reason"]
     assert job.field("Restarts") == "0"
+
+
+def test_a_held_job_needs_the_node_that_was_named_once_it_is_released(slurm, node,  # noqa: F811
+                                                                     migrate):
+    second = slurm.nodes[1]
+    with OnFirst(slurm):
+        job = counter(slurm, node, "job")
+    root = migrate()
+    report = root("-H", "-w", second, job.id)[job.id]
+    assert report["outcome"] == "held" and "and needs the nodes " + second in report["reason"]
+    assert (job.field("JobState"), job.field("Reason")) == ("PENDING", "JobHeldUser")
+    slurm.run("scontrol", "release", job.id, user=node.alice)
+    job.wait_state("RUNNING")
+    assert node_of(job) == second
+    job.wait_output()
+    check_no_line_lost(job)
 
 
 @pytest.mark.parametrize("stage", [1, 2, 3])
