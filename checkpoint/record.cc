@@ -46,6 +46,7 @@ Json record_json(const Record& record, bool with_path) {
     checkpoint["duration_seconds"] = static_cast<double>(*record.duration_ms) * kMillisecond;
   if (record.frozen_ms)
     checkpoint["frozen_seconds"] = static_cast<double>(*record.frozen_ms) * kMillisecond;
+  if (record.runs_on) checkpoint["runs_on"] = *record.runs_on;
   add_number(checkpoint, "tries", record.tries);
   add_text(checkpoint, "reason", record.reason);
   if (record.exit_code) checkpoint["exit_code"] = *record.exit_code;

@@ -36,6 +36,7 @@ struct Record {
   std::string manifest_sha256;
   std::optional<std::int64_t> duration_ms;
   std::optional<std::int64_t> frozen_ms;
+  std::optional<bool> runs_on;  // of "made": the program was not ended
   std::int64_t tries = 0;
   std::string reason;
   std::optional<int> exit_code;

@@ -241,6 +241,7 @@ void Service::read_report(Worker& worker, std::string_view text) {
     record.manifest_sha256 = take_until(text, '\t');
     record.image_path = worker.request.body.directory + "/" + kImage;
     if (!resumes) record.frozen_ms = engine_ms;
+    if (!resumes) record.runs_on = worker.request.body.runs_on;
     fields.insert(fields.end(), {{"bytes", record.image_bytes},
                                  {"processes", record.processes},
                                  {"engine_ms", engine_ms},

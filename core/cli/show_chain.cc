@@ -25,7 +25,11 @@ std::string step_text(const CheckpointStep& step) {
   };
   if (step.image_bytes) add(format_bytes(*step.image_bytes));
   if (step.frozen_seconds) add("frozen for " + format_seconds(*step.frozen_seconds));
-  if (step.away_seconds) add("away for " + format_seconds(*step.away_seconds));
+  if (step.runs_on.value_or(false)) add("ran on");
+  if (step.away_seconds) {
+    const std::string time = format_seconds(*step.away_seconds);
+    add(step.repeats_work ? "as of " + time + " before" : "away for " + time);
+  }
   if (!step.reason.empty()) add(step.reason);
   if (step.exit_code) add("exit code " + std::to_string(*step.exit_code));
   return checkpoint_words(step) + (step.node.empty() ? "" : " on " + step.node) + facts;

@@ -62,6 +62,8 @@ CheckpointStep step_of(const Event& event) {
   const auto known = std::ranges::find_if(
       kActions, [&](const ActionName& action) { return step.action_name == action.name; });
   step.action = static_cast<Action>(known - kActions.begin());
+  if (const Json& runs_on = value_at(json, {kCheckpoint, "runs_on"}); runs_on.is_boolean())
+    step.runs_on = runs_on.get<bool>();
   if (const auto code = whole("exit_code"); code && *code <= 255)
     step.exit_code = static_cast<int>(*code);
   return step;
@@ -112,6 +114,10 @@ class ProgramSorter {
   std::size_t current_ = 0;
 };
 
+bool was_ended_by_save(const CheckpointLife& life) {
+  return !life.saves.empty() && life.saves.back().runs_on == false;
+}
+
 // Builds the lives of one program, step by step.
 class LifeBuilder {
  public:
@@ -119,11 +125,11 @@ class LifeBuilder {
 
   void add(CheckpointStep& step) {
     switch (step.action) {
-      case Action::kMade: life_at(step).saves.push_back(step); break;
+      case Action::kMade: save(step); break;
       case Action::kFailed: life_at(step).unsaved.push_back(step); break;
       case Action::kRestartFailed: chain_.refused.push_back(step); break;
       case Action::kRestarted: resume(step); break;
-      case Action::kEnded: life_at(step).ended = step; break;
+      case Action::kEnded: end(step); break;
       case Action::kOther: return;
     }
     if (!step.is_verified && step.action != Action::kRestartFailed)
@@ -143,11 +149,20 @@ class LifeBuilder {
                       !chain_.lives.back().ended && chain_.lives.back().node == step.node;
     return fits ? chain_.lives.back() : begin(step);
   }
+  // A program that its last save has ended can be saved or end only in a later life.
+  CheckpointLife& running_life_at(const CheckpointStep& step) {
+    const bool is_over = !chain_.lives.empty() && was_ended_by_save(chain_.lives.back());
+    return is_over ? begin(step) : life_at(step);
+  }
+  void save(CheckpointStep& step) { running_life_at(step).saves.push_back(step); }
+  void end(CheckpointStep& step) { running_life_at(step).ended = step; }
   void resume(CheckpointStep& step) {
     if (!chain_.lives.empty()) {
       const CheckpointLife& before = chain_.lives.back();
-      if (!before.ended && !before.saves.empty() && before.saves.back().time <= step.time)
+      if (!before.ended && !before.saves.empty() && before.saves.back().time <= step.time) {
         step.away_seconds = seconds_between(before.saves.back().time, step.time);
+        step.repeats_work = before.saves.back().runs_on.value_or(false);
+      }
     }
     begin(step).resumed = step;
   }
@@ -172,7 +187,8 @@ std::optional<Timestamp> run_begin_before(const Searchable::Record& record, Time
 std::optional<Timestamp> end_of(const CheckpointChain& chain, std::size_t place) {
   const CheckpointLife& life = chain.lives[place];
   if (life.ended) return life.ended->time;
-  const bool is_left = place + 1 < chain.lives.size() || !chain.refused.empty();
+  const bool is_left =
+      place + 1 < chain.lives.size() || !chain.refused.empty() || was_ended_by_save(life);
   if (life.saves.empty() || !is_left) return std::nullopt;
   return life.saves.back().time;
 }
@@ -188,6 +204,7 @@ void add_measured(CheckpointChain& chain, const CheckpointLife& life, Timestamp 
   ++chain.measured_lives;
   chain.worked_seconds += whole - frozen;
   chain.away_seconds += away;
+  if (life.resumed && life.resumed->repeats_work) chain.repeated_seconds += away;
   chain.lost_seconds += frozen + away;
 }
 
@@ -212,24 +229,28 @@ std::optional<CheckpointFinding> thrash(const CheckpointChain& chain) {
     return std::nullopt;
   const double share = chain.lost_seconds / whole;
   if (share < kThrashNoticeRatio) return std::nullopt;
-  const bool is_waiting = chain.away_seconds >= chain.lost_seconds / 2;
   const bool is_warning = share >= kThrashWarningRatio;
-  return CheckpointFinding{
-      .id = "ckpt_thrash",
-      .severity = is_warning ? "warning" : "notice",
-      .value = share,
-      .threshold = is_warning ? kThrashWarningRatio : kThrashNoticeRatio,
-      .unit = "ratio",
-      .text =
-          "In " + std::to_string(chain.measured_lives) +
-          " lives the program was saved, waited or "
-          "was resumed for " +
-          format_seconds(chain.lost_seconds) + " of " + format_seconds(whole) + " (" +
-          percent(share) + "). In that time it did no work. " +
-          (is_waiting ? "Most of it passed between a save and the next resume: ask for a longer "
-                        "time limit, so that it has fewer lives."
-                      : "Most of it passed while it was frozen: save it less often, or to a "
-                        "faster file system.")};
+  const double half = chain.lost_seconds / 2;
+  const char* advice =
+      chain.repeated_seconds >= half
+          ? "Most of it passed between a save after which the program ran on and the next resume, "
+            "which did that work again: save it more often."
+      : chain.away_seconds >= half
+          ? "Most of it passed between a save and the next resume: ask for a longer time limit, so "
+            "that it has fewer lives."
+          : "Most of it passed while it was frozen: save it less often, or to a faster file "
+            "system.";
+  return CheckpointFinding{.id = "ckpt_thrash",
+                           .severity = is_warning ? "warning" : "notice",
+                           .value = share,
+                           .threshold = is_warning ? kThrashWarningRatio : kThrashNoticeRatio,
+                           .unit = "ratio",
+                           .text = "In " + std::to_string(chain.measured_lives) +
+                                   " lives the program was saved, waited or was resumed for " +
+                                   format_seconds(chain.lost_seconds) + " of " +
+                                   format_seconds(whole) + " (" + percent(share) +
+                                   "). In that time it did no work" +
+                                   (chain.repeated_seconds > 0 ? " that lasts. " : ". ") + advice};
 }
 
 std::string advice_for(std::string_view reason) {
@@ -287,7 +308,7 @@ std::optional<CheckpointFinding> refused_for_good(const CheckpointChain& chain, 
                                    kWhyNeverRestored + advice_for(last.reason)};
 }
 
-// Nothing came after the last image, for which the job ended.
+// Nothing came after the last image, for which the program or the job ended.
 std::optional<CheckpointFinding> left_behind(const CheckpointChain& chain, const JobRow& job,
                                              Timestamp now) {
   if (!chain.refused.empty() || chain.lives.empty() || job.scheduler == kGivesNewIds)
@@ -295,11 +316,12 @@ std::optional<CheckpointFinding> left_behind(const CheckpointChain& chain, const
   const CheckpointLife& life = chain.lives.back();
   if (life.ended || life.saves.empty()) return std::nullopt;
   const CheckpointStep& save = life.saves.back();
-  // A save alone does not say whether the program ran on after it; the job's end does.
-  const bool ended_for_it = job.exit_code == kRunAgain && job.ended_at &&
-                            seconds_between(save.time, *job.ended_at) >= -kEndSlackSeconds;
+  const bool job_ended_for_it = job.exit_code == kRunAgain && job.ended_at &&
+                                seconds_between(save.time, *job.ended_at) >= -kEndSlackSeconds;
+  // Where the event does not say whether the program ran on, the job's end does.
+  const bool is_left = save.runs_on ? !*save.runs_on && !succeeded(job) : job_ended_for_it;
   const double since = seconds_between(save.time, now);
-  if (!ended_for_it || since < kNeverRestoredSeconds) return std::nullopt;
+  if (!is_left || since < kNeverRestoredSeconds) return std::nullopt;
   return CheckpointFinding{
       .id = "ckpt_never_restored",
       .severity = "warning",
@@ -307,7 +329,9 @@ std::optional<CheckpointFinding> left_behind(const CheckpointChain& chain, const
       .threshold = kNeverRestoredSeconds,
       .unit = "seconds",
       .text = image_words(save) + " was not resumed for " + format_seconds(since) +
-              ", though the job ended to be run again (exit code 99)." + kWhyNeverRestored +
+              (job_ended_for_it ? ", though the job ended to be run again (exit code 99)."
+                                : ", and the save ended the program.") +
+              kWhyNeverRestored +
               "Submit the job again, or remove the image if another job has resumed it."};
 }
 

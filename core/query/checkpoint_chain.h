@@ -29,10 +29,13 @@ struct CheckpointStep {
   std::string manifest_sha256;  // of the image; "": not known
   std::optional<std::uint64_t> image_bytes;
   std::optional<double> frozen_seconds;
+  std::optional<bool> runs_on;  // of kMade: the save did not end the program
   std::string reason;
   std::optional<int> exit_code;
   // Of kRestarted: since the save before it. The clocks of the nodes may disagree: then absent.
   std::optional<double> away_seconds;
+  // Of kRestarted: the program ran on after that save, so that it does again what it did since.
+  bool repeats_work = false;
 };
 // "saved", "not resumed"; another program's word for kOther.
 std::string checkpoint_words(const CheckpointStep& step);
@@ -53,11 +56,12 @@ struct CheckpointChain {
   std::vector<CheckpointStep> steps;  // by time, each event once
   std::vector<CheckpointLife> lives;
   std::vector<CheckpointStep> refused;  // attempts to resume it that nothing followed
-  // Of the lives of which begin and end are known. Lost: the program was saved, waited or was
-  // resumed. Worked: the rest.
+  // Of the lives of which begin and end are known. Lost: the program was saved, waited, was
+  // resumed, or did what it does again in the next life. Worked: the rest.
   std::size_t measured_lives = 0;
   double lost_seconds = 0;
-  double away_seconds = 0;  // the part of that between a save and a resume
+  double away_seconds = 0;      // the part of that between a save and a resume
+  double repeated_seconds = 0;  // the part of those after a save that did not end the program
   double worked_seconds = 0;
 };
 

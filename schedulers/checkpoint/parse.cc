@@ -86,6 +86,8 @@ Result<Json> checkpoint_of(const Json& json) {
   if (!take("manifest_sha256",
             [](const Json& v) { return v.is_string() && is_sha256(v.get<std::string>()); }))
     return wrong("manifest_sha256");
+  if (!take("runs_on", [&](const Json& v) { return v.is_boolean() && action == "made"; }))
+    return wrong("runs_on");
   const bool has_reason = action == "failed" || action == "restart_failed";
   if (!take("reason",
             [](const Json& v) { return v.is_string() && is_word(v.get<std::string>()); }) ||

@@ -36,6 +36,7 @@ Record saved() {
   record.manifest_sha256 = std::string(64, 'a');
   record.duration_ms = 1500;
   record.frozen_ms = 250;
+  record.runs_on = false;
   return record;
 }
 
@@ -67,7 +68,7 @@ TEST(RecordTextTest, HasWhatIsKnownAndNothingElse) {
     "checkpoint": {"action": "made", "engine": "criu", "engine_version": "4.1.1", "root_pid": 77,
       "processes": 2, "image_path": "/home/alice/run/checkpoint", "image_bytes": 512,
       "manifest_sha256": ")" + std::string(64, 'a') + R"(",
-      "duration_seconds": 1.5, "frozen_seconds": 0.25}})"));
+      "duration_seconds": 1.5, "frozen_seconds": 0.25, "runs_on": false}})"));
   Record ended;
   ended.action = "ended";
   ended.exit_code = 0;

@@ -74,7 +74,7 @@ def test_every_step_of_a_program_is_recorded_with_what_is_known_of_it(node):
     for step in (made, restarted):
         assert step.pop("processes") in (1, 2)  # with a sleep of its own or without
     assert failed == {**engine, "action": "failed", "root_pid": program, "reason": "tcp"}
-    assert made == {**engine, "action": "made", "root_pid": program, **image}
+    assert made == {**engine, "action": "made", "root_pid": program, "runs_on": False, **image}
     assert restarted == {**engine, "action": "restarted", "root_pid": resumed, "tries": 1, **image}
     assert ended == {**engine, "action": "ended", "root_pid": resumed, "exit_code": 7}
     assert refused == {**engine, "action": "restart_failed", "reason": "ended"}
@@ -94,6 +94,18 @@ def test_every_step_of_a_program_is_recorded_with_what_is_known_of_it(node):
               "--clear-groups", "--inh-caps=-all", "sh", "-c", 'cat "$1" && rm "$1"', "sh", one]
     subprocess.run(member, check=True, stdout=subprocess.DEVNULL)
     assert len(records(node)) == 4
+
+
+def test_a_save_after_which_the_program_runs_on_is_recorded_as_such(node):
+    node.start()
+    directory = node.directory(node.alice)
+    job = node.job(node.alice, directory)
+    wait_lines(directory)
+    node.request(node.alice, f"{job.id}.checkpoint",
+                 f"{program_of(job)}\nruns_on\n{directory}\n")
+    wait_actions(node, "made")
+    assert records(node)[0]["checkpoint"]["runs_on"] is True
+    wait_lines(directory)
 
 
 def test_nothing_is_recorded_of_a_job_that_is_not_the_requests_owners(node):

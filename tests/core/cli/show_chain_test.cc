@@ -50,6 +50,17 @@ TEST_F(ShowChainTest, HasALineForEachStepInTheOrderOfTime) {
             "              2 lives, 2 min 0 s lost of 20 min 0 s\n");
 }
 
+TEST_F(ShowChainTest, SaysWhatRanOnAfterASave) {
+  add("16:10:00", R"({"action":"made","runs_on":true})");
+  add("16:12:00", R"({"action":"restarted"})");
+  add("16:13:00", R"({"action":"made","runs_on":false})");
+  EXPECT_EQ(shown(),
+            "  checkpoint  2026-11-28 16:10:00  saved on n1: ran on\n"
+            "              2026-11-28 16:12:00  resumed on n1: as of 2 min 0 s before\n"
+            "              2026-11-28 16:13:00  saved on n1\n"
+            "              2 lives, 2 min 0 s lost of 3 min 0 s\n");
+}
+
 TEST_F(ShowChainTest, EndsWithWhatIsWrongAndWhatToDo) {
   add("16:10:00", R"({"action":"made","image_bytes":1048576})");
   add("16:11:00", R"({"action":"restart_failed","reason":"other_cpu"})");

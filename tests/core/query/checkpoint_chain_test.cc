@@ -177,6 +177,24 @@ TEST_F(CheckpointChainTest, LeavesOutWhatNobodyRecorded) {
        1,
        1,
        2},
+      {"a save that ended the program, then another program on that node",
+       {step(0, R"("restarted")"), step(10, R"("made","runs_on":false)"),
+        step(90, R"("made","runs_on":false)")},
+       2,
+       1,
+       0},
+      {"an end that was not recorded as resumed",
+       {step(0, R"("restarted")"), step(10, R"("made","runs_on":false)"),
+        step(90, R"("ended","exit_code":0)")},
+       2,
+       1,
+       0},
+      {"a request after the program was saved",
+       {step(0, R"("restarted")"), step(10, R"("made","runs_on":false)"),
+        step(11, R"("failed","reason":"process_gone")")},
+       1,
+       1,
+       0},
       {"a later word for a step", {step(0, R"("migrated")"), step(10, R"("made")")}, 1, 0, 0},
       {"nothing that is known", {step(0, "7")}, 0, 0, 0},
   };
@@ -299,6 +317,40 @@ TEST_F(CheckpointChainTest, FindsNothingWhereTheProgramMayHaveRunOnOrElsewhere) 
   add(8, R"("made","root_pid":9)");
   add(9, R"("ended","root_pid":9,"exit_code":0)");
   EXPECT_EQ(findings(8 * kDay), Strings{}) << "there is a later record";
+}
+
+TEST_F(CheckpointChainTest, KnowsFromASaveWhetherTheProgramRanOn) {
+  add(0, R"("made","runs_on":false)");
+  EXPECT_EQ(findings(7 * kDay - 1), Strings{});
+  EXPECT_EQ(findings(7 * kDay), Strings{"ckpt_never_restored warning"}) << "no end of the job";
+  EXPECT_NE(finding_text(8 * kDay).find("for 8 d 0 h, and the save ended the program."),
+            std::string::npos);
+  job_ended(-999, 0);
+  EXPECT_EQ(findings(8 * kDay), Strings{"ckpt_never_restored warning"});
+  record_.job.state = "COMPLETED";
+  EXPECT_EQ(findings(8 * kDay), Strings{}) << "its last run did the work";
+  add(10, R"("made","runs_on":true)");
+  job_ended(12, 99);
+  EXPECT_EQ(findings(8 * kDay), Strings{}) << "the program ran on until the job's end";
+  add(11, R"("made","runs_on":7)");
+  EXPECT_EQ(findings(8 * kDay), Strings{"ckpt_never_restored warning"}) << "it does not say";
+}
+
+TEST_F(CheckpointChainTest, WorkAfterASaveThatIsDoneAgainIsLostToo) {
+  add(0, R"("restarted")");
+  add(100, R"("made","runs_on":true)");
+  add(1100, R"("restarted")", "n2");
+  add(1200, R"("ended","exit_code":0)", "n2");
+  const CheckpointChain chain = only_chain();
+  EXPECT_TRUE(chain.lives[1].resumed->repeats_work);
+  EXPECT_EQ(chain.lives[1].resumed->away_seconds, 1000);
+  EXPECT_EQ(chain.lost_seconds, 1000);
+  EXPECT_EQ(chain.repeated_seconds, 1000);
+  EXPECT_EQ(finding_text(),
+            "In 2 lives the program was saved, waited or was resumed for 16 min 40 s of "
+            "20 min 0 s (83 %). In that time it did no work that lasts. Most of it passed between "
+            "a save after which the program ran on and the next resume, which did that work "
+            "again: save it more often.");
 }
 
 TEST_F(CheckpointChainTest, FindsAnImageOfWhichEveryResumeWasRefused) {

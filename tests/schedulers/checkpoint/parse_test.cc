@@ -46,6 +46,7 @@ TEST(ParseRecordTest, MakesAnEventOfWhatTheServiceWrites) {
   record.manifest_sha256 = std::string(64, 'a');
   record.duration_ms = 1500;
   record.frozen_ms = 250;
+  record.runs_on = true;
   record.tries = 1;
   const std::string text = checkpoint::record_text(record);
   const auto event = parse_record(text, "lab");
@@ -113,9 +114,9 @@ TEST(ParseRecordTest, RefusesMembersThatAreMissingOrOfAnotherKind) {
       EXPECT_NE(problem_of(json).find(name), std::string::npos) << name << other;
     }
   }
-  for (const char* name :
-       {"action", "engine", "engine_version", "root_pid", "processes", "image_path", "image_bytes",
-        "manifest_sha256", "duration_seconds", "frozen_seconds", "tries", "reason", "exit_code"}) {
+  for (const char* name : {"action", "engine", "engine_version", "root_pid", "processes",
+                           "image_path", "image_bytes", "manifest_sha256", "duration_seconds",
+                           "frozen_seconds", "runs_on", "tries", "reason", "exit_code"}) {
     for (const Json& other : {Json(-1), Json(""), Json(Json::array()), Json(nullptr)}) {
       Json json = json_of("made");
       json["checkpoint"][name] = other;
@@ -134,7 +135,8 @@ TEST(ParseRecordTest, RefusesWordsThatAreNotTheServices) {
   };
   EXPECT_NE(with("reason", "<b>"), "");
   EXPECT_NE(with("action", "migrated"), "");
-  EXPECT_NE(with("exit_code", 3), "");  // of "ended" only
+  EXPECT_NE(with("exit_code", 3), "");   // of "ended" only
+  EXPECT_NE(with("runs_on", true), "");  // of "made" only
   Json json = json_of("made");
   for (const char* job : {"../4711", "4711_", "_1", "4711_5_6", "4711*"}) {
     json["job"] = job;
