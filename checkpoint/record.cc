@@ -50,13 +50,15 @@ Json record_json(const Record& record, bool with_path) {
   add_number(checkpoint, "tries", record.tries);
   add_text(checkpoint, "reason", record.reason);
   if (record.exit_code) checkpoint["exit_code"] = *record.exit_code;
-  return {{"format", kRecordFormat},
-          {"time", format_rfc3339(record.time, TimePrecision::kMilliseconds)},
-          {"node", record.node},
-          {"scheduler", record.scheduler},
-          {"job", record.job},
-          {"user", {{"name", record.user}, {"id", std::to_string(record.uid)}}},
-          {"checkpoint", std::move(checkpoint)}};
+  Json json{{"format", kRecordFormat},
+            {"time", format_rfc3339(record.time, TimePrecision::kMilliseconds)},
+            {"node", record.node},
+            {"scheduler", record.scheduler},
+            {"job", record.job}};
+  if (!record.user.empty())
+    json["user"] = {{"name", record.user}, {"id", std::to_string(record.uid)}};
+  json["checkpoint"] = std::move(checkpoint);
+  return json;
 }
 
 // "1795881600123456789-1001.json": when, and whose.
@@ -88,6 +90,20 @@ std::string record_text(const Record& record) {
   };
   std::string whole = text(true);
   return whole.size() <= kMostRecordBytes ? whole : text(false);
+}
+
+Result<void> write_user_record(const std::string& folder, const Record& record) {
+  // Others, who could take the name before, cannot know it.
+  const std::string path = folder + "/" + std::to_string(record.time.nanoseconds) + "-" +
+                           std::to_string(::getpid()) + std::string(kEnding);
+  const UniqueFd file(
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0640));
+  if (!file) return system_error("make a record", errno);
+  // The folder's group reads it, whatever the umask.
+  auto written = ::fchmod(file.get(), 0640) == 0 ? write_fd(file.get(), record_text(record))
+                                                 : system_error("chmod a record", errno);
+  if (!written) ::unlink(path.c_str());
+  return written;
 }
 
 Result<RecordFolder> RecordFolder::open(const std::string& path, gid_t group, std::size_t most,

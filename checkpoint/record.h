@@ -22,7 +22,7 @@ struct Record {
   std::string node;
   std::string scheduler;
   std::string job;
-  std::string user;
+  std::string user;  // "": left out, with its id
   uid_t uid = 0;
 
   std::string action;  // as docs/schema/job-checkpoint-1.schema.json names it
@@ -45,6 +45,12 @@ struct Record {
 // Pure. JSON in one line, at most kMostRecordBytes: a path that is too long is left out.
 inline constexpr std::size_t kMostRecordBytes = 8192;
 std::string record_text(const Record& record);
+
+// Writes a record as the user of this process into a folder where all users may make files
+// (docs/checkpoint.md, "Records of users"). The archiving daemon has the user from the file. After
+// any error, which does not matter to a job, there is no record; kVanished: nothing collects them
+// on this node.
+Result<void> write_user_record(const std::string& folder, const Record& record);
 
 // The folder of the records. Its owner is the service's user, and its group, which is the archiving
 // daemon's, may remove them. It is bounded, in all and for each user, as nothing may collect them.

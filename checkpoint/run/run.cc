@@ -24,6 +24,7 @@
 
 #include "checkpoint/image.h"
 #include "checkpoint/processes.h"
+#include "checkpoint/record.h"
 #include "checkpoint/run/criu_files.h"
 #include "checkpoint/run/notices.h"
 #include "checkpoint/run/save_dir.h"
@@ -34,6 +35,7 @@
 #include "core/base/sha256.h"
 #include "core/base/text.h"
 #include "core/base/time.h"
+#include "core/daemon/process.h"
 
 namespace scriptorium::checkpoint {
 namespace {
@@ -64,13 +66,16 @@ constexpr const char* kAppSaveNow = "save_now";
 constexpr const char* kAppSaved = "saved";
 constexpr const char* kManifest = "checkpoint/manifest.json";
 constexpr const char* kSpool = "/var/lib/checkpoints";
+constexpr const char* kUserRecords = "/var/lib/scriptorium-run";
 
 std::string shown(std::string_view text) { return printable(trim(text, " \n"), 500); }
 
-std::string requests_folder() {
-  const char* named = std::getenv("SCRIPTORIUM_REQUESTS");
-  return named == nullptr || *named == '\0' ? kSpool : named;
+std::string folder_or(const char* otherwise, const char* variable) {
+  const char* named = std::getenv(variable);
+  return named == nullptr || *named == '\0' ? otherwise : named;
 }
+
+std::string requests_folder() { return folder_or(kSpool, "SCRIPTORIUM_REQUESTS"); }
 
 std::string process_name(pid_t pid) {
   return std::string(trim(read_proc("/proc/" + std::to_string(pid) + "/comm"), "\n"));
@@ -139,6 +144,8 @@ class Life {
   bool open_output();
   bool open_app_folder();
   Result<void> start();
+  // Of a command that saves itself; the service records what it does itself.
+  void record(Record step) const;
   Result<void> request_resume();
   enum class Save : std::uint8_t { kForNextLife, kPeriodic };
   void request_save(Save save);
@@ -177,6 +184,7 @@ class Life {
   RequestFile request_;
   Save save_ = Save::kForNextLife;       // the last one that was requested
   std::uint64_t output_at_request_ = 0;  // its size
+  SteadyTime requested_;                 // when
   SteadyTime next_save_ = SteadyTime::max();
   std::string said_failure_;
   bool wants_save_ = false;
@@ -306,7 +314,20 @@ Result<void> Life::start() {
   is_child_ = true;
   pid_ = child;
   program_ = open_process(child);
+  if (app_resumes) record({.action = "restarted"});
   return {};
+}
+
+void Life::record(Record step) const {
+  step.time = system_clock().now();
+  step.node = process::host_name();
+  step.scheduler = job_.scheduler == Scheduler::kOar ? "oar" : "slurm";
+  step.job = job_.id;
+  step.engine = "app";
+  step.root_pid = pid_;
+  if (step.action != "ended") step.image_path = dir_.path + "/" + kAppFolder;
+  // Without it the job is the same.
+  static_cast<void>(write_user_record(folder_or(kUserRecords, "SCRIPTORIUM_RECORDS"), step));
 }
 
 Result<void> Life::request_resume() {
@@ -335,6 +356,7 @@ void Life::request_save(Save save) {
   copy_output();
   output_at_request_ = copied_;
   if (app_) {
+    requested_ = steady_clock::now();
     const auto asked = app_->put(kAppSaveNow, {});
     if (asked) phase_ = Phase::kSaving;
     if (!asked) say("not saved: " + asked.error().message() + ". The command continues");
@@ -531,6 +553,10 @@ std::optional<int> Life::step_app_saving() {
     if (wants_save_) save_ = Save::kForNextLife;
     return std::nullopt;
   }
+  if (ended_ == SteadyTime{}) {
+    const auto took = std::chrono::duration_cast<milliseconds>(steady_clock::now() - requested_);
+    record({.action = "made", .duration_ms = took.count(), .runs_on = save_ == Save::kPeriodic});
+  }
   if (save_ == Save::kPeriodic) {
     phase_ = Phase::kRunning;
     return std::nullopt;
@@ -557,6 +583,7 @@ std::optional<int> Life::exit_code_of_resumed() {
 
 int Life::command_ended(int code) {
   copy_output();
+  if (app_) record({.action = "ended", .exit_code = code});
   if (code == 0) {
     state_.has_succeeded = true;
     put_state();

@@ -35,6 +35,10 @@ std::string step_text(const CheckpointStep& step) {
   return checkpoint_words(step) + (step.node.empty() ? "" : " on " + step.node) + facts;
 }
 
+std::string unverified_text(const CheckpointStep& step) {
+  return "unverified" + (step.writer.empty() ? "" : ", written by " + step.writer);
+}
+
 }  // namespace
 
 std::string chain_text(const Searchable::Record& record,
@@ -57,7 +61,7 @@ std::string chain_text(const Searchable::Record& record,
   for (; first < steps.size(); ++first) {
     const CheckpointStep& step = steps[first];
     add(local_text(step.time) + "  " + step_text(step) +
-        (step.is_verified ? "" : console.yellow(" (unverified)")));
+        (step.is_verified ? "" : console.yellow(" (" + unverified_text(step) + ")")));
   }
   if (const std::string sum = query::checkpoint_sum_text(chains); !sum.empty()) add(sum);
   for (const query::CheckpointFinding& found : findings)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <set>
 #include <string>
 
 #include "core/base/text.h"
@@ -25,8 +26,23 @@ std::string refusals_text(const std::vector<CheckpointStep>& refused) {
   return refused.size() == 1 ? text : words("times", {text, std::to_string(refused.size())});
 }
 
-std::string remarks_on(const CheckpointLife& life, const std::vector<CheckpointStep>& refused_next,
-                       bool is_verified) {
+// "" = all is verified.
+std::string trust_text(const CheckpointLife& life,
+                       const std::vector<CheckpointStep>& refused_next) {
+  bool is_verified = life.is_verified;
+  std::set<std::string> writers = life.writers;
+  for (const CheckpointStep& step : refused_next) {
+    is_verified = is_verified && step.is_verified;
+    if (!step.writer.empty()) writers.insert(step.writer);
+  }
+  if (is_verified || writers.empty()) return is_verified ? "" : words("unverified");
+  std::string names;
+  for (const std::string& name : writers) names += (names.empty() ? "" : ", ") + name;
+  return words("unverified_by", {names});
+}
+
+std::string remarks_on(const CheckpointLife& life,
+                       const std::vector<CheckpointStep>& refused_next) {
   std::string text;
   const auto add = [&text](const std::string& remark) {
     text += (text.empty() ? "" : "; ") + remark;
@@ -38,7 +54,7 @@ std::string remarks_on(const CheckpointLife& life, const std::vector<CheckpointS
         (code ? ": " + words("exit_code", {std::to_string(*code)}) : ""));
   }
   if (!refused_next.empty()) add(refusals_text(refused_next));
-  if (!is_verified) add(words("unverified"));
+  if (const std::string trust = trust_text(life, refused_next); !trust.empty()) add(trust);
   return text;
 }
 
@@ -64,9 +80,7 @@ Values life_row(const CheckpointLife& life, std::size_t number,
   row.set("saved", saved);
   row.set("size", size);
   row.set("frozen", frozen);
-  const bool is_verified =
-      life.is_verified && std::ranges::all_of(refused_next, &CheckpointStep::is_verified);
-  row.set("remarks", remarks_on(life, refused_next, is_verified));
+  row.set("remarks", remarks_on(life, refused_next));
   return row;
 }
 

@@ -62,6 +62,7 @@ CheckpointStep step_of(const Event& event) {
   const auto known = std::ranges::find_if(
       kActions, [&](const ActionName& action) { return step.action_name == action.name; });
   step.action = static_cast<Action>(known - kActions.begin());
+  if (!event.user.verified) step.writer = printable(event.user.name.value_or(""), kMostWord);
   if (const Json& runs_on = value_at(json, {kCheckpoint, "runs_on"}); runs_on.is_boolean())
     step.runs_on = runs_on.get<bool>();
   if (const auto code = whole("exit_code"); code && *code <= 255)
@@ -69,12 +70,19 @@ CheckpointStep step_of(const Event& event) {
   return step;
 }
 
+// Any user of a node can write a record that names any job.
+bool may_be_owners(const User& user, const JobRow& job) {
+  return !job.user || (user.name == job.user && (!user.id || !job.uid || user.id == job.uid));
+}
+
 std::vector<CheckpointStep> steps_of(const Searchable::Record& record, CheckpointTrust trust) {
   std::vector<CheckpointStep> steps;
   std::set<std::string> seen;
   for (const auto& event : record.later) {
     if (event->kind != "job.checkpoint") continue;
-    if (trust == CheckpointTrust::kVerifiedOnly && !event->user.verified) continue;
+    const bool counts = event->user.verified ||
+                        (trust == CheckpointTrust::kAll && may_be_owners(event->user, record.job));
+    if (!counts) continue;
     if (seen.insert(event->id).second) steps.push_back(step_of(*event));
   }
   // At one time: first the end of a life, then the begin of the next one.
@@ -132,14 +140,18 @@ class LifeBuilder {
       case Action::kEnded: end(step); break;
       case Action::kOther: return;
     }
-    if (!step.is_verified && step.action != Action::kRestartFailed)
-      chain_.lives.back().is_verified = false;
+    if (step.action != Action::kRestartFailed) note_trust(chain_.lives.back(), step);
   }
 
  private:
+  static void note_trust(CheckpointLife& life, const CheckpointStep& step) {
+    if (step.is_verified) return;
+    life.is_verified = false;
+    if (!step.writer.empty()) life.writers.insert(step.writer);
+  }
   CheckpointLife& begin(const CheckpointStep& step) {
     CheckpointLife life{.node = step.node, .refused = std::exchange(chain_.refused, {})};
-    life.is_verified = std::ranges::all_of(life.refused, &CheckpointStep::is_verified);
+    for (const CheckpointStep& refused : life.refused) note_trust(life, refused);
     chain_.lives.push_back(std::move(life));
     return chain_.lives.back();
   }

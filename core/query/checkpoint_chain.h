@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,7 @@ struct CheckpointStep {
   Action action = Action::kOther;
   std::string action_name;  // as the event has it
   bool is_verified = false;
+  std::string writer;  // of a step that is not verified; "": not known
   std::optional<std::uint64_t> root_pid;
   std::string manifest_sha256;  // of the image; "": not known
   std::optional<std::uint64_t> image_bytes;
@@ -49,6 +51,7 @@ struct CheckpointLife {
   std::vector<CheckpointStep> unsaved;  // attempts to save it
   std::optional<CheckpointStep> ended;  // by itself
   bool is_verified = true;              // all of these
+  std::set<std::string> writers;        // of those that are not
 };
 
 // All that is known of one program: its steps are those of the same images and process ids.
@@ -65,6 +68,7 @@ struct CheckpointChain {
   double worked_seconds = 0;
 };
 
+// Steps that are not verified count only if the job's owner, as far as that is known, wrote them.
 enum class CheckpointTrust : std::uint8_t { kAll, kVerifiedOnly };
 // By their first steps. The begin of the first program's first life is that of the job's run, where
 // usage events say it.

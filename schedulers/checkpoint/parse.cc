@@ -21,6 +21,7 @@ constexpr std::array kCounts = {"root_pid", "processes", "image_bytes", "tries"}
 constexpr std::array kSeconds = {"duration_seconds", "frozen_seconds"};
 constexpr int kMostExitCode = 255;
 constexpr std::size_t kMostReason = 40;
+constexpr std::size_t kMostJobId = 40;
 constexpr std::size_t kSha256Digits = 64;
 
 Error wrong(const std::string& what) {
@@ -40,6 +41,7 @@ bool is_word(std::string_view text) {
 
 // "4711", "4711_5"
 bool is_job_id(std::string_view text) {
+  if (text.size() > kMostJobId) return false;
   std::string_view rest = text;
   const std::string_view first = take_until(rest, '_');
   return is_all_digits(first) && (first.size() == text.size() || is_all_digits(rest));
@@ -98,33 +100,58 @@ Result<Json> checkpoint_of(const Json& json) {
   return known;
 }
 
-Result<Event> event_of(const Json& json, std::string_view text, const std::string& cluster) {
+// What both kinds of records have; neither whose it is, nor when and where, nor the id.
+Result<Event> event_of(const Json& json, const std::string& cluster) {
   const auto format = json.is_object() ? json.find("format") : json.end();
   if (format == json.end() || *format != kFormat) return wrong("format");
-  const auto time = parse_rfc3339(text_at(json, "time"));
-  if (!time) return wrong("time");
   Event event;
   event.kind = "job.checkpoint";
-  event.time = *time;
   event.capture = "checkpoint";
   event.cluster = cluster;
   event.scheduler = text_at(json, "scheduler");
   if (!is_word(event.scheduler)) return wrong("scheduler");
-  event.host = text_at(json, "node");
-  if (event.host.empty()) return wrong("node");
   event.job.id = text_at(json, "job");
   if (!is_job_id(event.job.id)) return wrong("job");
+  const auto checkpoint = json.find("checkpoint");
+  auto known = checkpoint_of(checkpoint == json.end() ? Json{} : *checkpoint);
+  if (!known) return known.error();
+  event.extra_json = Json{{"checkpoint", *std::move(known)}}.dump();
+  return event;
+}
+
+Result<Event> event_of_service(const Json& json, std::string_view text,
+                               const std::string& cluster) {
+  auto event = event_of(json, cluster);
+  if (!event) return event;
+  const auto time = parse_rfc3339(text_at(json, "time"));
+  if (!time) return wrong("time");
+  event->time = *time;
+  event->host = text_at(json, "node");
+  if (event->host.empty()) return wrong("node");
   const auto user = json.find("user");
   const std::string name = user == json.end() ? std::string{} : text_at(*user, "name");
   const std::string id = user == json.end() ? std::string{} : text_at(*user, "id");
   if (name.empty() || !is_all_digits(id)) return wrong("user");
   // The service had both from the kernel: of the request's file, and of the job's control group.
-  event.user = {.name = name, .id = id, .group_name = {}, .group_id = {}, .verified = true};
-  const auto checkpoint = json.find("checkpoint");
-  auto known = checkpoint_of(checkpoint == json.end() ? Json{} : *checkpoint);
-  if (!known) return known.error();
-  event.extra_json = Json{{"checkpoint", *std::move(known)}}.dump();
-  event.id = event_id({event.cluster, event.scheduler, event.kind, event.job.id, sha256_hex(text)});
+  event->user = {.name = name, .id = id, .group_name = {}, .group_id = {}, .verified = true};
+  event->id = event_id({cluster, event->scheduler, event->kind, event->job.id, sha256_hex(text)});
+  return event;
+}
+
+Result<Event> event_of_user(const Json& json, std::string_view text, const std::string& cluster,
+                            const FileFacts& file) {
+  auto event = event_of(json, cluster);
+  if (!event) return event;
+  event->time = file.changed;
+  const std::string uid = std::to_string(file.uid);
+  event->user = {.name = file.user,
+                 .id = uid,
+                 .group_name = {},
+                 .group_id = {},
+                 .verified = false,
+                 .unverified_reason = "a program of this user wrote it"};
+  event->id = event_id(
+      {cluster, event->scheduler, event->kind, event->job.id, "uid " + uid, sha256_hex(text)});
   return event;
 }
 
@@ -132,7 +159,15 @@ Result<Event> event_of(const Json& json, std::string_view text, const std::strin
 
 Result<Event> parse_record(std::string_view text, const std::string& cluster) try {
   if (text.size() > kMostRecordBytes) return wrong("its end");
-  return event_of(Json::parse(text), text, cluster);
+  return event_of_service(Json::parse(text), text, cluster);
+} catch (const Json::exception& e) {
+  return Error{ErrorKind::kPermanent, e.what()};
+}
+
+Result<Event> parse_user_record(std::string_view text, const std::string& cluster,
+                                const FileFacts& file) try {
+  if (text.size() > kMostRecordBytes) return wrong("its end");
+  return event_of_user(Json::parse(text), text, cluster, file);
 } catch (const Json::exception& e) {
   return Error{ErrorKind::kPermanent, e.what()};
 }

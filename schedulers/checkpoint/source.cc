@@ -22,14 +22,23 @@
 namespace scriptorium::checkpoint_records {
 namespace {
 
+using std::chrono::ceil;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
 constexpr std::size_t kMostEventsOfAWrite = 256;
 // Of a folder that is not there yet, and so cannot be watched.
 constexpr std::chrono::milliseconds kRetry{5'000};
+// Between two readings of the users' folder.
+constexpr std::chrono::milliseconds kUserPause{1'000};
 
 const Schema<RecordsConfig>& schema() {
   static const Schema<RecordsConfig> kSchema{
       option("folder", &RecordsConfig::folder,
              "The service's option records: the folder into which it writes; an absolute path."),
+      option("user_folder", &RecordsConfig::user_folder,
+             "The folder into which scriptorium-run and other programs of jobs write records as "
+             "their users; an absolute path; empty: none. It need not exist."),
   };
   return kSchema;
 }
@@ -57,6 +66,12 @@ Result<void> check_file(const struct stat& file, uid_t owner) {
   return {};
 }
 
+void read_hints(int notify) {
+  std::array<char, 4096> hints{};
+  while (::read(notify, hints.data(), hints.size()) > 0) {
+  }
+}
+
 // kPermanent: it is not a record.
 Result<std::string> read_record(int directory, const std::string& name) {
   struct stat folder{};
@@ -79,28 +94,51 @@ std::vector<OptionInfo> describe() { return schema().options(); }
 RecordsConfig read_config(const Table& table, Problems& problems) {
   RecordsConfig config = schema().parse(table, problems);
   check_absolute_path(table, "folder", problems);
+  check_absolute_path(table, "user_folder", problems, EmptyPath::kAllowed);
   return config;
 }
 
 RecordsSource::RecordsSource(RecordsConfig config, const PluginContext& context,
                              std::chrono::milliseconds rescan)
-    : config_(std::move(config)), context_(context), rescan_(rescan) {}
+    : config_(std::move(config)),
+      context_(context),
+      rescan_(rescan),
+      user_records_(config_.user_folder, context) {}
 
 Result<void> RecordsSource::run(EventWriter& writer, std::stop_token stop, bool once) {
-  if (once) return collect(writer, stop);
+  if (once) {
+    auto done = collect(writer, stop);
+    return done ? user_records_.collect(writer, stop) : done;
+  }
   const StopSignal signal(stop);
   const UniqueFd notify(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
+  const UniqueFd user_notify(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
+  SteadyTime users_due;
+  SteadyTime no_users_before;
   while (!stop.stop_requested()) {
     // Before the folder is read, so that no record can come in between. Of one that is watched
     // already it changes nothing.
     const bool is_watched =
         ::inotify_add_watch(notify.get(), config_.folder.c_str(), IN_MOVED_TO | IN_ONLYDIR) >= 0;
     if (auto done = collect(writer, stop); !done) return done;
-    std::array<pollfd, 2> fds = {{{signal.fd(), POLLIN, 0}, {notify.get(), POLLIN, 0}}};
-    ::poll(fds.data(), fds.size(), static_cast<int>((is_watched ? rescan_ : kRetry).count()));
-    std::array<char, 4096> hints{};
-    while (::read(notify.get(), hints.data(), hints.size()) > 0) {
+    if (const SteadyTime now = steady_clock::now(); now >= users_due) {
+      ::inotify_add_watch(user_notify.get(), config_.user_folder.c_str(),
+                          IN_CLOSE_WRITE | IN_MOVED_TO | IN_ONLYDIR);
+      if (auto done = user_records_.collect(writer, stop); !done) return done;
+      users_due = now + rescan_;
+      no_users_before = steady_clock::now() + kUserPause;
     }
+    const auto pause = ceil<milliseconds>(no_users_before - steady_clock::now());
+    const bool pauses = pause > milliseconds::zero();
+    const milliseconds wait = is_watched ? rescan_ : kRetry;
+    std::array<pollfd, 3> fds = {{{signal.fd(), POLLIN, 0},
+                                  {notify.get(), POLLIN, 0},
+                                  {pauses ? -1 : user_notify.get(), POLLIN, 0}}};
+    ::poll(fds.data(), fds.size(), static_cast<int>((pauses ? pause : wait).count()));
+    read_hints(notify.get());
+    if (fds[2].revents == 0) continue;
+    read_hints(user_notify.get());
+    users_due = {};
   }
   return {};
 }
@@ -182,8 +220,15 @@ void RecordsSource::note_unusable(const std::string& name, const Error& why) {
 
 std::string RecordsSource::status_json() const {
   const Status status = status_.with([](const Status& s) { return s; });
-  return nlohmann::ordered_json{
-      {"records", status.records}, {"refused", status.refused}, {"not_removed", status.not_removed}}
+  const UserRecords::Status users = user_records_.status();
+  return nlohmann::ordered_json{{"records", status.records},
+                                {"refused", status.refused},
+                                {"not_removed", status.not_removed},
+                                {"of_users",
+                                 {{"records", users.records},
+                                  {"refused", users.refused},
+                                  {"dropped", users.dropped},
+                                  {"not_removed", users.not_removed}}}}
       .dump();
 }
 

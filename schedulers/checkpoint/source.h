@@ -11,11 +11,13 @@
 #include "core/api/options.h"
 #include "core/api/plugin_context.h"
 #include "core/base/guarded.h"
+#include "schedulers/checkpoint/user_records.h"
 
 namespace scriptorium::checkpoint_records {
 
 struct RecordsConfig {
   std::string folder = "/var/lib/scriptorium-checkpointd";
+  std::string user_folder = "/var/lib/scriptorium-run";
 };
 std::vector<OptionInfo> describe();
 RecordsConfig read_config(const Table& table, Problems& problems);
@@ -27,6 +29,9 @@ RecordsConfig read_config(const Table& table, Problems& problems);
 // the daemon itself may write there, as it removes records. What is not a record is removed and
 // counted, and stops nothing. inotify is a hint: the folder is also read each minute, and may be
 // made after the daemon has started.
+//
+// Records of programs that save themselves come from a second folder (UserRecords), which is read
+// at most once a second, as any user can cause a notification there.
 class RecordsSource final : public FreeSource {
  public:
   // `rescan`: how often the folder is read without a notification.
@@ -57,6 +62,7 @@ class RecordsSource final : public FreeSource {
   const RecordsConfig config_;
   const PluginContext context_;
   const std::chrono::milliseconds rescan_;
+  UserRecords user_records_;
   RepeatLimit repeats_;
   std::set<std::string> left_;  // names that were dealt with and could not be removed
   Guarded<Status> status_;

@@ -9,7 +9,10 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace scriptorium;
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
-  auto event = checkpoint_records::parse_record(bytes, "lab");
+  // The service's, or one that any user wrote.
+  const bool is_user = size > 0 && data[size - 1] % 2 == 0;
+  auto event = is_user ? checkpoint_records::parse_user_record(bytes, "lab", {"alice", 1001, {1}})
+                       : checkpoint_records::parse_record(bytes, "lab");
   if (!event) {
     if (event.error().kind() != ErrorKind::kPermanent) std::abort();
     return 0;

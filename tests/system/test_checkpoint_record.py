@@ -18,6 +18,19 @@ from harness import wait_for
 MISSING = checkpoint_lab.what_is_missing()
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)
 SCHEMA = "job-checkpoint-1.schema.json"
+RUN = harness.BUILD / "scriptorium-run"
+# It saves itself, and runs on.
+APP = """#!/bin/bash
+echo "begun $SCRIPTORIUM_RESUMES"
+while [ ! -e stop ]; do
+  if [ -e "$SCRIPTORIUM_SAVE_DIR/save_now" ]; then
+    touch "$SCRIPTORIUM_SAVE_DIR/saved"
+    rm "$SCRIPTORIUM_SAVE_DIR/save_now"
+  fi
+  sleep 0.05
+done
+exit 7
+"""
 
 
 @pytest.fixture
@@ -172,7 +185,8 @@ def test_without_room_for_records_jobs_are_saved_all_the_same(node, obstacle):
 # ---- through the daemon --------------------------------------------------------------------------
 def make_archive(make_daemon, node, work, **sources):
     return make_daemon(
-        sources={"checkpoint": {"folder": str(node.records)}, **sources},
+        sources={"checkpoint": {"folder": str(node.records),
+                                "user_folder": str(work / "user-records")}, **sources},
         sinks={"catalog": {"root": str(work / "catalog"), "kinds": ["job.*"]},
                "archive": {"layout": "user-month", "kinds": ["job.*"]}})
 
@@ -253,6 +267,93 @@ def test_show_draws_the_chain_of_lives_of_a_job(node, make_daemon, spool, work):
     assert {path.parts[len(work.parts) + 1] for path in tree} == {node.alice.pw_name}
 
 
+def make_user_folder(work, owner=0, group=0):
+    """As the drop-in checkpoint.conf makes it."""
+    folder = work / "user-records"
+    folder.mkdir()
+    os.chown(folder, owner, group)
+    folder.chmod(0o3733)
+    return folder
+
+
+class SelfSaving:
+    """A life of a job that runs scriptorium-run, without a scheduler."""
+
+    def __init__(self, node, user, directory, job_id, *command):
+        self.log = directory.parent / f"run-{job_id}.log"
+        environment = {"PATH": os.environ["PATH"], "SLURM_JOB_ID": str(job_id),
+                       "SCRIPTORIUM_RECORDS": str(node.work / "user-records")}
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(
+                [RUN, "--engine=app", *(command or ["./program"])], cwd=directory,
+                env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                preexec_fn=harness.become_user(user))
+
+    def wait_says(self, text):
+        wait_for(lambda: text in self.log.read_text(), lambda: f"{text}: {self.log.read_text()}")
+
+    def wait(self):
+        return self.process.wait(60 * harness.PATIENCE)
+
+
+def test_a_program_that_saves_itself_is_recorded_as_its_owner_says(node, make_daemon, spool, work):
+    make_user_folder(work)
+    directory = node.directory(node.alice, program=APP)
+    job_id = os.getpid()
+    spool.write(job_id, b"#!/bin/bash\nscriptorium-run ./program\n")
+    daemon = make_archive(make_daemon, node, work).start()
+    # Any user can name any job.
+    forged = {"format": 1, "scheduler": "slurm", "job": str(job_id),
+              "user": {"name": node.alice.pw_name, "id": str(node.alice.pw_uid)},
+              "checkpoint": {"action": "ended", "exit_code": 1}}
+    subprocess.run(["tee", work / "user-records" / "forged"], check=True,
+                   input=json.dumps(forged).encode() + b"\n", stdout=subprocess.DEVNULL,
+                   preexec_fn=harness.become_user(node.mallory))
+    life = SelfSaving(node, node.alice, directory, job_id)
+    life.wait_says("begun \n")
+    life.process.send_signal(signal.SIGUSR2)
+    assert life.wait() == 99, life.log.read_text()
+    life = SelfSaving(node, node.alice, directory, job_id)
+    life.wait_says("begun 1\n")
+    (directory / "stop").touch()
+    assert life.wait() == 7, life.log.read_text()
+    daemon.wait_status(lambda s: s["sources"]["checkpoint"]["captured"] == 4 and
+                       s["sinks"]["catalog"]["waiting"] == 0, "4 records are delivered")
+    wait_for(lambda: list((work / "user-records").iterdir()) == [], "the records are removed")
+
+    # Nobody has said whose job it is, so all are shown, each with its writer.
+    host = os.uname().nodename
+    *chain, _ = chain_lines(daemon.command("show", str(job_id)).stdout)
+    writers = [node.mallory, node.alice, node.alice, node.alice]
+    for line, writer in zip(chain, writers):
+        assert line.endswith(f" (unverified, written by {writer.pw_name})"), line
+    assert [line.split(" (")[0].split(":")[0] for line in chain] == [
+        f"ended on {host}", f"saved on {host}", f"resumed on {host}", f"ended on {host}"]
+    [found] = json.loads(daemon.command("show", "--json", str(job_id)).stdout)
+    steps = [event for event in found["later"] if event["kind"] == "job.checkpoint"]
+    validator = kafka_lab.validator(SCHEMA)
+    for step in steps:
+        kafka_lab.assert_valid(validator, step, step["id"])
+        assert step["user"]["verified"] is False
+    by_mallory = [step["checkpoint"]["action"] for step in steps
+                  if step["user"]["name"] == node.mallory.pw_name]
+    assert by_mallory == ["ended"] and len(steps) == 4
+    [made] = [step["checkpoint"] for step in steps if step["checkpoint"]["action"] == "made"]
+    assert made.pop("duration_seconds") >= 0
+    assert made.pop("root_pid") > 0
+    assert made == {"action": "made", "engine": "app", "runs_on": False,
+                    "image_path": f"{directory}/scriptorium-run.{job_id}/app"}
+
+
+def test_without_a_folder_for_records_a_program_that_saves_itself_runs_the_same(node, work):
+    directory = node.directory(node.alice, program=APP)
+    (work / "user-records").write_text("not a folder")
+    (directory / "stop").touch()
+    life = SelfSaving(node, node.alice, directory, 1)
+    assert life.wait() == 7
+    assert "user-records" not in life.log.read_text()
+
+
 def test_the_daemons_own_user_collects_records_and_cannot_write_one(node, make_daemon, work):
     node.start()
     directory = node.directory(node.alice)
@@ -267,6 +368,7 @@ def test_the_daemons_own_user_collects_records_and_cannot_write_one(node, make_d
     text = true.read_bytes().replace(node.alice.pw_name.encode(), b"root")
     subprocess.run(["tee", forged], input=text, check=True, stdout=subprocess.DEVNULL,
                    preexec_fn=harness.become_user(user))
+    folder = make_user_folder(work, user.pw_uid, user.pw_gid)
     for name in ("state", "archive", "catalog"):
         (work / name).mkdir()
         os.chown(work / name, user.pw_uid, user.pw_gid)
@@ -274,5 +376,18 @@ def test_the_daemons_own_user_collects_records_and_cannot_write_one(node, make_d
     daemon.start(preexec_fn=harness.become_user(user))
     wait_collected(daemon, node, 1)
     assert daemon.source("checkpoint")["captured"] == 1
+    # One of a program, which only the folder's group can read.
+    foreign = ["sh", "-c", f'ls {folder} || rm {folder}/other']
+    (folder / "other").mkdir()
+    (folder / "other" / "inside").touch()
+    assert subprocess.run(foreign, preexec_fn=harness.become_user(node.mallory), check=False,
+                          stderr=subprocess.DEVNULL).returncode != 0
+    os.umask(0o077)
+    try:
+        assert SelfSaving(node, node.alice, node.directory(node.alice, "app"), 7,
+                          "true").wait() == 0
+    finally:
+        os.umask(0o022)
+    daemon.wait_status(lambda s: s["sources"]["checkpoint"]["captured"] == 2, "it is collected")
     assert "it does not belong to the folder's owner" in daemon.log_file.read_text()
     assert "CHECKPOINT_RECORDS_UNREADABLE" not in daemon.log_file.read_text()

@@ -105,7 +105,7 @@ TEST_F(ShowChainTest, EscapesAndMarksWhatTheServiceDidNotSay) {
   const std::string text = shown();
   EXPECT_EQ(text.find('\x1b'), std::string::npos);
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
-  EXPECT_NE(text.find("(unverified)"), std::string::npos);
+  EXPECT_NE(text.find("(unverified, written by alice)"), std::string::npos) << text;
   EXPECT_EQ(text.find("bytes"), std::string::npos);
 }
 

@@ -594,10 +594,15 @@ TEST_F(Pages, HostileAndUnverifiedStepsOfAProgramAreShownAsSuch) {
       checkpoint_step("10:00:00", kHostile,
                       R"("failed","reason":"<script>alert(2)</script>","root_pid":10)", false),
       checkpoint_step("10:30:00", "n1", R"("made","root_pid":20)")};
+  Event another = *checkpoint_step("10:40:00", "n7", R"("made","root_pid":30)", false);
+  another.user.name = "mallory";
+  record.later.push_back(std::make_shared<const Event>(another));
   store_.records = {record};
   const std::string page = get("/job/lab/1").body;
+  EXPECT_THAT(page, Not(AnyOf(HasSubstr("mallory"), HasSubstr("n7"))));
   EXPECT_THAT(page, AllOf(HasSubstr("<p>Program 10</p>"), HasSubstr("<p>Program 20</p>"),
-                          HasSubstr("; unverified</td>"), HasSubstr("&lt;script&gt;alert(2)")));
+                          HasSubstr("; unverified, written by alice</td>"),
+                          HasSubstr("&lt;script&gt;alert(2)")));
   EXPECT_EQ(page.find("; unverified"), page.rfind("; unverified"));
   EXPECT_THAT(without_own_script(page), Not(HasSubstr("<script")));
 }

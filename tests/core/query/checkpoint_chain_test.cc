@@ -397,6 +397,32 @@ TEST_F(CheckpointChainTest, FindsNothingInWhatIsNotVerified) {
   EXPECT_TRUE(only_chain().lives.front().is_verified);
 }
 
+TEST_F(CheckpointChainTest, LeavesOutWhatAnotherUserWrote) {
+  struct Writer {
+    std::string name;
+    std::optional<std::string> uid;
+    std::size_t steps;
+  };
+  record_.job.user = "alice";
+  record_.job.uid = "1001";
+  for (const Writer& writer : std::vector<Writer>{{"alice", "1001", 2},
+                                                  {"alice", std::nullopt, 2},
+                                                  {"mallory", "1002", 1},
+                                                  {"alice", "1002", 1},
+                                                  {"mallory", "1001", 1}}) {
+    record_.later.clear();
+    add(0, R"("made")");
+    Event claimed = step(60, R"("ended","exit_code":0)");
+    claimed.user = {.name = writer.name, .id = writer.uid};
+    claimed.user.verified = false;
+    add(claimed);
+    EXPECT_EQ(only_chain().steps.size(), writer.steps) << writer.name;
+  }
+  record_.job.user.reset();
+  EXPECT_EQ(only_chain().steps.size(), 2U) << "nobody knows the owner";
+  EXPECT_EQ(only_chain().steps.back().writer, "mallory");
+}
+
 TEST_F(CheckpointChainTest, ForProgramsHasSumsAndFindingsAndIsNullWithoutSteps) {
   EXPECT_TRUE(checkpoint_json(record_, at_second(0)).is_null());
   add_two_lives(1200, 1200);

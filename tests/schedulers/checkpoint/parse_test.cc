@@ -138,7 +138,9 @@ TEST(ParseRecordTest, RefusesWordsThatAreNotTheServices) {
   EXPECT_NE(with("exit_code", 3), "");   // of "ended" only
   EXPECT_NE(with("runs_on", true), "");  // of "made" only
   Json json = json_of("made");
-  for (const char* job : {"../4711", "4711_", "_1", "4711_5_6", "4711*"}) {
+  for (const std::string& job :
+       {std::string("../4711"), std::string("4711_"), std::string("_1"), std::string("4711_5_6"),
+        std::string("4711*"), std::string(41, '4')}) {
     json["job"] = job;
     EXPECT_NE(problem_of(json), "") << job;
   }

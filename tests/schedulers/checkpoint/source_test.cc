@@ -66,9 +66,13 @@ class Journal final : public EventWriter {
 
 class RecordsSourceTest : public testing::Test {
  protected:
-  void SetUp() override { open_folder(); }
+  void SetUp() override {
+    open_folder();
+    folder_.make_directory("user-records");
+  }
   void open_folder() { records_ = checkpoint::RecordFolder::open(path(), ::getegid()).value(); }
   std::string path() const { return folder_.path_to("records"); }
+  std::string user_path() const { return folder_.path_to("user-records"); }
   // As the service writes it.
   void write(const std::string& job) {
     checkpoint::Record record;
@@ -98,7 +102,7 @@ class RecordsSourceTest : public testing::Test {
   test::FakeClock clock_;
   PluginContext context_{.name = "checkpoint", .cluster = "lab", .log = log_, .clock = clock_};
   Journal journal_;
-  RecordsSource source_{{path()}, context_};
+  RecordsSource source_{{path(), user_path()}, context_};
 };
 
 TEST_F(RecordsSourceTest, GivesEachRecordToTheJournalInItsOrderAndRemovesIt) {
@@ -132,7 +136,7 @@ TEST_F(RecordsSourceTest, GivesARecordTheSameIdAfterACrashBeforeItsRemoval) {
   const std::string text = folder_.read("records/" + name);
   ASSERT_TRUE(collect());
   put(name, text);
-  RecordsSource again({path()}, context_);
+  RecordsSource again({path(), user_path()}, context_);
   ASSERT_TRUE(again.run(journal_, {}, true));
   ASSERT_EQ(journal_.ids().size(), 2U);
   EXPECT_EQ(journal_.ids()[0], journal_.ids()[1]);
@@ -207,7 +211,7 @@ TEST_F(RecordsSourceTest, TakesThousandsOfRecords) {
 
 TEST_F(RecordsSourceTest, TakesARecordWhenItIsWrittenAndStopsWhenAsked) {
   // So rarely that only a notification lets it find the second one.
-  RecordsSource watching({path()}, context_, std::chrono::hours(24));
+  RecordsSource watching({path(), user_path()}, context_, std::chrono::hours(24));
   write("1");
   std::optional<Result<void>> ended;
   {
@@ -216,7 +220,16 @@ TEST_F(RecordsSourceTest, TakesARecordWhenItIsWrittenAndStopsWhenAsked) {
     ASSERT_TRUE(journal_.wait_for(1));
     write("2");
     ASSERT_TRUE(journal_.wait_for(2));
+    // Of a program, in the second folder.
+    checkpoint::Record record;
+    record.time = {1};
+    record.scheduler = "slurm";
+    record.job = "3";
+    record.action = "made";
+    ASSERT_TRUE(checkpoint::write_user_record(user_path(), record));
+    ASSERT_TRUE(journal_.wait_for(3));
   }
+  EXPECT_EQ(Json::parse(watching.status_json())["of_users"]["records"], 1);
   EXPECT_TRUE(ended.value());
 }
 
