@@ -1,10 +1,13 @@
 // scriptorium checkpoint: a user's own images of programs. It needs neither the configuration nor a
-// daemon: all that it says is in the directories.
+// daemon: all that it says is in the directories. Where there is an archive, `list` asks it which
+// directories that are.
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +15,7 @@
 #include "checkpoint/image.h"
 #include "checkpoint/saved_images.h"
 #include "core/base/text.h"
+#include "core/cli/archived_images.h"
 #include "core/cli/commands.h"
 #include "core/cli/common.h"
 #include "core/cli/exit_codes.h"
@@ -98,23 +102,84 @@ std::vector<ImagePlace> places_of(const Arguments& arguments, Console& console, 
   return places;
 }
 
+// Adds the images of the directories that the archive names. Returns what it names and is not
+// there.
+std::vector<ArchivedImage> add_archived(const ArchivedImages& archived,
+                                        std::vector<SavedImage>& images) {
+  std::set<std::string> listed;
+  std::set<std::string> directories;
+  for (const SavedImage& image : images) {
+    listed.insert(image.path());
+    directories.insert(image.directory);
+  }
+  std::vector<ArchivedImage> gone;
+  for (const ArchivedImage& named : archived.images) {
+    const std::string directory = std::filesystem::path(named.path).parent_path();
+    const auto place = ImagePlace::open(directory);
+    if (place && directories.insert(place->path).second) {
+      for (SavedImage& image : place->images()) {
+        if (listed.insert(image.path()).second) images.push_back(std::move(image));
+      }
+    }
+    if (!place || !listed.contains(named.path)) gone.push_back(named);
+  }
+  return gone;
+}
+
+Json gone_json(const std::vector<ArchivedImage>& gone) {
+  Json list = Json::array();
+  for (const ArchivedImage& image : gone)
+    list.push_back({{"path", image.path},
+                    {"job", image.job},
+                    {"saved", format_rfc3339(image.saved, TimePrecision::kMilliseconds)},
+                    {"node", image.node}});
+  return list;
+}
+
+// What is to be said of the archive's answer, below the table.
+std::string archive_text(const ArchivedImages& archived, const std::vector<ArchivedImage>& gone) {
+  std::string text;
+  if (!gone.empty()) {
+    const ArchivedImage& last = gone.front();
+    text += count_of(gone.size(), "image") +
+            " of which the archive has a record: removed, or not on this node; the newest is " +
+            printable(last.path, kMostPath) + ", of job " + printable(last.job, 40) + " on " +
+            printable(last.node, 80) + (gone.size() > 1 ? "; --json has all" : "") + "\n";
+  }
+  if (archived.is_cut) {
+    text += "only your newest " + std::to_string(kMostJobsWithImages) +
+            " jobs with checkpoints were asked for\n";
+  }
+  return text;
+}
+
 int list(const Arguments& arguments, Console& console) {
   int code = kExitGood;
   const checkpoint::Machine here = checkpoint::this_machine();
   std::vector<SavedImage> images;
   for (const ImagePlace& place : places_of(arguments, console, code))
     std::ranges::move(place.images_below(), std::back_inserter(images));
+  const ArchivedImages archived =
+      arguments.files.empty() ? archived_images(arguments, console) : ArchivedImages{};
+  const std::vector<ArchivedImage> gone = add_archived(archived, images);
   std::ranges::stable_sort(images, std::greater{}, [](const SavedImage& image) {
     return image.made.value_or(Timestamp{}).nanoseconds;
   });
   if (arguments.json) {
     Json json{{"images", Json::array()}};
     for (const SavedImage& image : images) json["images"].push_back(image_json(image, here));
+    if (archived.was_asked) json["gone"] = gone_json(gone);
     print_json(json, console);
     return code;
   }
   if (images.empty()) {
-    if (code == kExitGood) console.out << "no image in these directories or the folders in them\n";
+    if (code == kExitGood) {
+      console.out << (archived.was_asked
+                          ? "no image in this directory, the folders in it, or where the archive "
+                            "has a record of one\n"
+                          : "no image in these directories or the folders in them\n");
+    }
+    console.out << archive_text(archived, gone);
     return code;
   }
   FittedTable table({{.title = "MADE"},
@@ -148,7 +213,7 @@ int list(const Arguments& arguments, Console& console) {
     }
     rows.push_back(std::move(row));
   }
-  console.out << table.portion(rows, console);
+  console.out << table.portion(rows, console) << archive_text(archived, gone);
   return code;
 }
 

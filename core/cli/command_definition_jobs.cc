@@ -124,7 +124,9 @@ void CommandDefinition::add_checkpoint() {
   };
   constexpr const char* kDirs = "Directories of images, or single images (DIR/checkpoint.old)";
   CLI::App* list = add_verb("list", "List the images in directories and in the folders in them",
-                            Command::kCheckpointList, "Default: the working directory");
+                            Command::kCheckpointList,
+                            "Default: the working directory, and where the archive has a record "
+                            "of an image of yours");
   list->add_flag("--json", into_.json, "For programs");
   CLI::App* show =
       add_verb("show", "Show all that is known of an image, and whether this node could resume it",
