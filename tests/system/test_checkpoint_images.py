@@ -4,8 +4,10 @@ engine (tests/support/fake-criu)."""
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
+import subprocess
 
 import checkpoint_lab
 import harness
@@ -168,6 +170,35 @@ def test_verify_names_every_file_that_is_not_as_it_was(node):
     (directory / "checkpoint" / "tree.img").symlink_to("../tree")
     assert checkpoint(node, "verify", image, check=False).returncode == 1
     assert checkpoint(node, "verify", directory / "none", check=False).returncode == 1
+
+
+def test_verify_says_on_a_terminal_how_far_it_is(node):
+    directory = node.directory(node.alice)
+    life(node, directory)
+    image = directory / "checkpoint"
+    huge = image / "huge.img"
+    put(node, huge, "")
+    os.truncate(huge, 1 << 36)  # without any block; it takes longer than the test waits
+    files = json.loads((image / "manifest.json").read_text())["files"]
+    doctor(image, files=[*files, {"name": "huge.img", "bytes": 1 << 36, "sha256": "0" * 64}])
+    terminal, other = os.openpty()
+    verify = subprocess.Popen([harness.SCRIPTORIUM, "checkpoint", "verify", image], stdin=other,
+                              stdout=other, stderr=other,
+                              preexec_fn=harness.become_user(node.alice))
+    os.close(other)
+    os.set_blocking(terminal, False)
+    said = b""
+
+    def says():
+        nonlocal said
+        said += os.read(terminal, 4096)
+        return re.search(rb"\d [KMG]iB of 64.0 GiB: checkpoint", said)
+    try:
+        wait_for(says, lambda: f"progress: {said}")
+    finally:
+        verify.kill()
+        verify.wait()
+        os.close(terminal)
 
 
 # ---- prune ---------------------------------------------------------------------------------------
