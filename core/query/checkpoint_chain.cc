@@ -368,6 +368,10 @@ std::vector<CheckpointChain> checkpoint_chains(const Searchable::Record& record,
   return chains;
 }
 
+bool is_verified(const CheckpointChain& chain) {
+  return std::ranges::all_of(chain.steps, &CheckpointStep::is_verified);
+}
+
 std::string checkpoint_sum_text(const std::vector<CheckpointChain>& chains) {
   std::size_t lives = 0;
   double lost = 0;
@@ -381,7 +385,7 @@ std::string checkpoint_sum_text(const std::vector<CheckpointChain>& chains) {
   std::string text = std::to_string(lives) + " lives";
   if (chains.size() > 1) text += " of " + std::to_string(chains.size()) + " programs";
   if (worked > 0) text += ", " + format_seconds(lost) + " lost of " + format_seconds(lost + worked);
-  return text;
+  return std::ranges::all_of(chains, is_verified) ? text : text + " (unverified)";
 }
 
 std::vector<CheckpointFinding> checkpoint_findings(const Searchable::Record& record,
@@ -404,7 +408,7 @@ std::vector<CheckpointFinding> checkpoint_findings(const Searchable::Record& rec
 Json checkpoint_json(const Searchable::Record& record, Timestamp now) {
   Json programs = Json::array();
   for (const CheckpointChain& chain : checkpoint_chains(record)) {
-    Json program{{"lives", chain.lives.size()}};
+    Json program{{"lives", chain.lives.size()}, {"verified", is_verified(chain)}};
     const auto with_id = std::ranges::find_if(
         chain.steps, [](const CheckpointStep& step) { return step.root_pid.has_value(); });
     if (with_id != chain.steps.end()) program["root_pid"] = *with_id->root_pid;

@@ -75,6 +75,9 @@ enum class CheckpointTrust : std::uint8_t { kAll, kVerifiedOnly };
 std::vector<CheckpointChain> checkpoint_chains(const Searchable::Record& record,
                                                CheckpointTrust trust = CheckpointTrust::kAll);
 
+// All of its steps.
+bool is_verified(const CheckpointChain& chain);
+
 // "3 lives, 12 min 4 s lost of 5 h 10 min"; "" if no program has had a second one.
 std::string checkpoint_sum_text(const std::vector<CheckpointChain>& chains);
 
@@ -101,8 +104,8 @@ inline constexpr double kNeverRestoredSeconds = 7 * 86400;
 // Only verified events count.
 std::vector<CheckpointFinding> checkpoint_findings(const Searchable::Record& record, Timestamp now);
 
-// For programs: {"programs": [{root_pid, lives, lost_seconds, worked_seconds}], "findings": [...]}.
-// Null if nothing was ever saved or resumed.
+// For programs: {"programs": [{root_pid, lives, verified, lost_seconds, worked_seconds}],
+// "findings": [...]}. Null if nothing was ever saved or resumed.
 nlohmann::ordered_json checkpoint_json(const Searchable::Record& record, Timestamp now);
 
 }  // namespace scriptorium::query

@@ -393,6 +393,8 @@ TEST_F(CheckpointChainTest, FindsNothingInWhatIsNotVerified) {
   last.user.verified = false;
   record_.later.back() = std::make_shared<const Event>(std::move(last));
   EXPECT_EQ(findings(), Strings{});
+  EXPECT_TRUE(checkpoint_sum_text({only_chain()}).ends_with(" (unverified)"));
+  EXPECT_EQ(checkpoint_json(record_, at_second(0))["programs"][0]["verified"], false);
   EXPECT_FALSE(only_chain().lives.back().is_verified);
   EXPECT_TRUE(only_chain().lives.front().is_verified);
 }
@@ -430,6 +432,7 @@ TEST_F(CheckpointChainTest, ForProgramsHasSumsAndFindingsAndIsNullWithoutSteps) 
   const auto json = checkpoint_json(record_, at_second(0));
   ASSERT_EQ(json["programs"].size(), 1U);
   EXPECT_EQ(json["programs"][0]["root_pid"], 42);
+  EXPECT_EQ(json["programs"][0]["verified"], true);
   EXPECT_EQ(json["programs"][0]["lost_seconds"], 1200);
   EXPECT_EQ(json["programs"][0]["worked_seconds"], 1200);
   ASSERT_EQ(json["findings"].size(), 1U);
