@@ -69,6 +69,7 @@ int run(const std::vector<std::string>& words) {
     if (shows_steps) std::cerr << text + "\n";
   });
   catch_interrupts();
+  migration.stop_when([] { return g_is_interrupted != 0; });
   int exit_code = 0;
 
   if (options->undoes) {

@@ -43,6 +43,7 @@ Migration::Migration(Slurm& slurm, const StateFolder& folder, const MigrateOptio
 void Migration::report(const SlurmJob& job, MoveOutcome outcome, std::string reason,
                        bool is_as_asked) {
   MoveReport entry;
+  entry.id = job.id;
   entry.job = job.display_id;
   entry.uid = job.uid;
   entry.from = job.nodes;
@@ -157,6 +158,7 @@ Result<void> Migration::collect(Timestamp now) {
   auto jobs = list_jobs();
   if (!jobs) return jobs.error();
   for (const SlurmJob& job : *jobs) {
+    if (stops_()) return {};
     const bool is_meant_itself = std::ranges::any_of(options_.jobs, [&](const std::string& name) {
       return is_task(name) && is_named(job.id, job.display_id, name);
     });
@@ -167,7 +169,9 @@ Result<void> Migration::collect(Timestamp now) {
     SlurmJob shown;
     shown.display_id = name;
     bool is_there = false;
-    bool is_planned = false;
+    bool is_planned = std::ranges::any_of(active_, [&](const Active& active) {
+      return is_named(active.move.state().job, active.move.state().display_id, name);
+    });
     for (const SlurmJob& job : *jobs) {
       if (!is_named(job.id, job.display_id, name)) continue;
       is_there = true;
@@ -214,7 +218,7 @@ Result<void> Migration::prepare(Timestamp now) {
     active_.push_back({Move(std::move(state), options_.timeout, options_.holds), *std::move(lock)});
   }
   if (auto collected = collect(now); !collected) return collected;
-  if (options_.drain_node.empty() || options_.only_tests) return {};
+  if (options_.drain_node.empty() || options_.only_tests || stops_()) return {};
   if (auto drained = drain(); !drained) return drained;
   return collect(now);  // jobs that were started meanwhile
 }
@@ -293,6 +297,7 @@ void Migration::finish(Active& active) {
   // The next run waits for it again.
   if (move.outcome() == MoveOutcome::kWaiting) state.stage = MoveStage::kReleased;
   MoveReport entry;
+  entry.id = state.job;
   entry.job = state.display_id;
   entry.uid = state.uid;
   entry.from = state.from;
@@ -415,6 +420,7 @@ void Migration::break_off() {
 
 void Migration::undo_move(const MoveState& state) {
   SlurmJob job;
+  job.id = state.job;
   job.display_id = state.display_id;
   job.uid = state.uid;
   const auto lock = folder_.lock("job-" + state.job);
@@ -469,6 +475,15 @@ Result<void> Migration::undo_drain() {
 Result<void> Migration::undo() {
   for (const MoveState& state : folder_.moves()) {
     if (is_meant(state)) undo_move(state);
+  }
+  for (const std::string& name : options_.jobs) {
+    if (std::ranges::any_of(reports_, [&](const MoveReport& report) {
+          return is_named(report.id, report.job, name);
+        }))
+      continue;
+    SlurmJob job;
+    job.display_id = name;
+    report(job, MoveOutcome::kUndone, "nothing is left of a move of it", true);
   }
   if (!options_.drain_node.empty()) return undo_drain();
   return {};

@@ -3,6 +3,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/migrate/move.h"
@@ -23,6 +24,8 @@ class Migration {
   // All are borrowed. `say` gets a line for each step.
   Migration(Slurm& slurm, const StateFolder& folder, const MigrateOptions& options, Say say);
 
+  // Asked between two jobs by prepare(), which then begins nothing; step() need not be called.
+  void stop_when(std::function<bool()> stops) { stops_ = std::move(stops); }
   // Finds out what can be done; with a node to drain, drains it. Fails: nothing is begun.
   Result<void> prepare(Timestamp now);
   // Does what is due; false: all is done. kTransient: Slurm has not answered for minutes; the moves
@@ -74,6 +77,7 @@ class Migration {
   const StateFolder& folder_;
   const MigrateOptions& options_;
   Say say_;
+  std::function<bool()> stops_ = [] { return false; };
   std::string requeue_exit_;
   std::vector<std::string> known_;  // ids of jobs that were classified, or whose move is continued
   std::vector<Planned> planned_;

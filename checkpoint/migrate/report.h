@@ -12,7 +12,8 @@ namespace scriptorium::checkpoint {
 
 // What became of one job.
 struct MoveReport {
-  std::string job;  // as users write it
+  std::string id;
+  std::string job;  // as users write it: "4711_3" for a task of an array
   uid_t uid = 0;
   std::string from;
   std::string to;

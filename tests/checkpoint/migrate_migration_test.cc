@@ -44,6 +44,7 @@ class FakeSlurm : public Slurm {
   std::map<std::string, std::string> excluded;
   SlurmNode n1{"idle", ""};
   bool has_room = true;
+  std::string unreadable;  // a job whose batch process cannot be inspected
 
   Result<std::string> requeue_exit() override { return std::string("99"); }
   Result<std::vector<SlurmJob>> jobs(const std::vector<std::string>& ids) override {
@@ -65,6 +66,7 @@ class FakeSlurm : public Slurm {
   }
   Result<std::string> excluded_nodes(const std::string& job) override { return excluded[job]; }
   Result<std::optional<BatchProcess>> inspect(const SlurmJob& job) override {
+    if (job.id == unreadable) return Error{ErrorKind::kTransient, "srun: no answer"};
     return std::optional(BatchProcess{.name = "bash",
                                       .tracer = checkpointable[job.id] ? "scriptorium-run" : "",
                                       .has_resumed_program = job.restarts > 0});
@@ -215,6 +217,15 @@ TEST_F(MigrationTest, ATestChangesNothing) {
   EXPECT_TRUE(slurm_.done.empty());
 }
 
+TEST_F(MigrationTest, AnInterruptBeforeTheFirstMoveChangesNothing) {
+  slurm_.add("1", true);
+  Migration migration(slurm_, *folder_, options_, [](const std::string&) {});
+  migration.stop_when([] { return true; });
+  ASSERT_TRUE(migration.prepare({kSecond}));
+  migration.break_off();
+  EXPECT_TRUE(slurm_.done.empty());
+}
+
 TEST_F(MigrationTest, AJobWithoutAPlaceIsNotSignalled) {
   slurm_.add("1", true);
   slurm_.has_room = false;
@@ -252,6 +263,17 @@ TEST_F(MigrationTest, WorkIsGivenUpOnlyWhenThatIsAskedFor) {
   EXPECT_EQ(times("signal 3"), 0);
 }
 
+TEST_F(MigrationTest, AJobThatCanBeSavedOrIsUnknownIsNeverRequeued) {
+  slurm_.add("1", true);
+  slurm_.add("2", false);
+  slurm_.unreadable = "2";
+  options_.no_checkpoint = NoCheckpoint::kRequeue;
+  ASSERT_TRUE(run());
+  EXPECT_EQ(reports_["1"].outcome, MoveOutcome::kMoved);
+  EXPECT_EQ(reports_["2"].outcome, MoveOutcome::kLeft);
+  EXPECT_EQ(times("requeue 1") + times("requeue 2"), 0);
+}
+
 TEST_F(MigrationTest, WaitsForJobsThatCannotBeSaved) {
   slurm_.add("1", false);
   slurm_.add("2", false);
@@ -283,6 +305,8 @@ TEST_F(MigrationTest, ANamedJobExcludesItsNodeUntilThatCanBeTakenBack) {
   ASSERT_TRUE(undo());
   EXPECT_EQ(slurm_.excluded["1"], "n9");
   EXPECT_TRUE(folder_->moves().empty());
+  ASSERT_TRUE(undo());
+  EXPECT_NE(reports_["8"].reason.find("nothing is left"), std::string::npos);
 }
 
 TEST_F(MigrationTest, OnlyANodeThatItHasDrainedIsGivenBack) {
