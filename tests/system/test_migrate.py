@@ -312,6 +312,32 @@ def test_an_interrupt_leaves_a_job_that_runs_on_and_says_how_to_continue(slurm, 
     check_no_line_lost(job)
 
 
+def restart_controller(slurm):  # noqa: F811
+    started = slurm.directory / "run" / "slurmctld.started"
+    pid = int(started.read_text().split()[0])
+    os.kill(pid, signal.SIGTERM)
+    wait_for(lambda: not is_running(pid), "slurmctld ends")
+    with open(slurm.directory / "log" / "slurmctld.out", "ab") as log:
+        process = subprocess.Popen(["slurmctld", "-D"], env=slurm.environment(), stdout=log,
+                                   stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
+    # As the lab writes it, which ends the process.
+    stat = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    started.write_text(f"{process.pid} {stat[19]}\n")
+
+
+def test_a_move_goes_through_a_restart_of_slurms_controller(slurm, node, migrate):  # noqa: F811
+    first = slurm.nodes[0]
+    with OnFirst(slurm):
+        job = counter(slurm, node, "job")
+    root = migrate()
+    process = root.begin("--drain-node", first)
+    root.wait_stage(2, process)
+    restart_controller(slurm)
+    check_moved(root.end(process, 0)[job.id], slurm)
+    job.wait_output()
+    check_no_line_lost(job)
+
+
 def test_wrong_command_lines_are_refused(slurm):  # noqa: F811
     for words in ([], ["4711", "--drain-node=n1"], ["all"], ["--no-ckpt=kill", "1"]):
         result = subprocess.run([str(MIGRATE), *words], capture_output=True, text=True, timeout=60)
