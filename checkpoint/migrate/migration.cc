@@ -87,21 +87,19 @@ Verdict Migration::judge(const SlurmJob& job) const {
   return verdict;
 }
 
-// "" = there is one; `when` it is free, if not at once.
-std::string Migration::why_no_place(const SlurmJob& job, const MoveState& state,
-                                    std::string& when) const {
+// When there is a place for its next life; "" = at once.
+Result<std::string> Migration::find_place(const SlurmJob& job, const MoveState& state) const {
   if (!job.required_nodes.empty() && options_.nodes.empty()) {
-    return "it was submitted for the nodes " + job.required_nodes +
-           " only; name others with --nodelist";
+    return Error{ErrorKind::kPermanent, "it was submitted for the nodes " + job.required_nodes +
+                                            " only; name others with --nodelist"};
   }
-  if (job.node_count != 1) return {};  // it waits until there is room
+  if (job.node_count != 1) return std::string{};  // it waits until there is room
   SlurmChanges changes = changes_of(state);
   if (changes.excluded_nodes.empty()) changes.excluded_nodes = state.excluded_nodes;
   changes.excluded_nodes = joined({changes.excluded_nodes, state.drained});
-  const auto place = slurm_.place(job, changes);
-  if (!place) return "there is no place for it: " + place.error().message();
-  when = place->start;
-  return {};
+  auto place = slurm_.place(job, changes);
+  if (!place) return place.error().with_context("there is no place for it");
+  return std::move(place->start);
 }
 
 void Migration::plan(const SlurmJob& job, Timestamp now) {
@@ -140,10 +138,9 @@ void Migration::plan(const SlurmJob& job, Timestamp now) {
     state.required_nodes = (*before)->required_nodes;
     planned.job.required_nodes = state.required_nodes;
   }
-  std::string when;
-  if (const std::string why = why_no_place(planned.job, state, when); !why.empty())
-    return report(job, MoveOutcome::kNotMoved, why, false);
-  const std::string waits = when.empty() ? "" : "it would wait in the queue until " + when;
+  const auto when = find_place(planned.job, state);
+  if (!when) return report(job, MoveOutcome::kNotMoved, when.error().message(), false);
+  const std::string waits = when->empty() ? "" : "it would wait in the queue until " + *when;
   if (options_.only_tests) {
     report(job, MoveOutcome::kMovable, waits, true);
     reports_.back().method = to_string(state.method);

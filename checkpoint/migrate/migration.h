@@ -58,7 +58,7 @@ class Migration {
   bool is_meant(const MoveState& state) const;
   Result<void> collect(Timestamp now);
   void plan(const SlurmJob& job, Timestamp now);
-  std::string why_no_place(const SlurmJob& job, const MoveState& state, std::string& when) const;
+  Result<std::string> find_place(const SlurmJob& job, const MoveState& state) const;
   Verdict judge(const SlurmJob& job) const;
   Result<void> drain();
   Result<void> undo_drain();

@@ -148,7 +148,7 @@ def check_moved(report, slurm):  # noqa: F811
     print(f"moved in {report['downtime_seconds']:.2f} s")
 
 
-def test_a_drain_moves_what_can_be_saved_and_touches_nothing_else(slurm, node, migrate):  # noqa: F811
+def test_a_drain_moves_what_can_be_saved_and_nothing_else(slurm, node, migrate):  # noqa: F811
     first, second = slurm.nodes
     with OnFirst(slurm):
         saved = counter(slurm, node, "saved")
