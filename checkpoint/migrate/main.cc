@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/migrate/check_config.h"
 #include "checkpoint/migrate/migration.h"
 #include "checkpoint/run/options.h"
 #include "core/base/text.h"
@@ -42,6 +43,18 @@ void catch_interrupts() {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaction(signal, &action, nullptr);
 }
 
+int show_config(SlurmCommands& slurm) {
+  const auto config = slurm.config();
+  const auto partitions = config ? slurm.partitions() : config;
+  if (!partitions) return fail(partitions.error());
+  const auto remarks = check_config(*config, *partitions);
+  std::cout << remarks_text(remarks, *config);
+  const bool is_good = std::ranges::none_of(remarks, [](const ConfigRemark& remark) {
+    return remark.kind == ConfigRemark::Kind::kNeeded;
+  });
+  return is_good ? 0 : kExitNotAll;
+}
+
 int run(const std::vector<std::string>& words) {
   const auto options = parse_migrate_options(words);
   if (!options) {
@@ -56,13 +69,14 @@ int run(const std::vector<std::string>& words) {
     std::cout << "scriptorium-migrate " << SCRIPTORIUM_VERSION << "\n";
     return 0;
   }
-  const auto folder = StateFolder::open(
-      state_folder_path(variable("XDG_STATE_HOME"), variable("HOME"), ::geteuid() == 0));
-  if (!folder) return fail(folder.error());
   std::vector<std::string> environment;
   for (char** entry = ::environ; *entry != nullptr; ++entry) environment.emplace_back(*entry);
   const std::string path = variable("PATH");
   SlurmCommands slurm(path.empty() ? "/usr/bin:/bin" : path, environment, ::geteuid());
+  if (options->checks_config) return show_config(slurm);
+  const auto folder = StateFolder::open(
+      state_folder_path(variable("XDG_STATE_HOME"), variable("HOME"), ::geteuid() == 0));
+  if (!folder) return fail(folder.error());
   const bool shows_steps =
       options->is_verbose || (::isatty(STDERR_FILENO) != 0 && !options->is_quiet);
   Migration migration(slurm, *folder, *options, [&](const std::string& text) {

@@ -24,24 +24,13 @@ struct KnownOption {
   std::string_view letter;  // "" = none
   bool takes_value;
 };
-constexpr std::array<KnownOption, 18> kKnown{{
-    {"--drain-node", "-d", true},
-    {"--nodelist", "-w", true},
-    {"--exclude", "-x", true},
-    {"--partition", "-p", true},
-    {"--priority", "", true},
-    {"--reason", "", true},
-    {"--timeout", "", true},
-    {"--jobs", "", true},
-    {"--no-ckpt", "", true},
-    {"--parallel-jobs", "", true},
-    {"--hold", "-H", false},
-    {"--test-only", "", false},
-    {"--undo", "", false},
-    {"--json", "", false},
-    {"--verbose", "-v", false},
-    {"--quiet", "-Q", false},
-    {"--help", "-h", false},
+constexpr std::array<KnownOption, 19> kKnown{{
+    {"--drain-node", "-d", true},  {"--nodelist", "-w", true},    {"--exclude", "-x", true},
+    {"--partition", "-p", true},   {"--priority", "", true},      {"--reason", "", true},
+    {"--timeout", "", true},       {"--jobs", "", true},          {"--no-ckpt", "", true},
+    {"--parallel-jobs", "", true}, {"--hold", "-H", false},       {"--test-only", "", false},
+    {"--undo", "", false},         {"--check-config", "", false}, {"--json", "", false},
+    {"--verbose", "-v", false},    {"--quiet", "-Q", false},      {"--help", "-h", false},
     {"--version", "-V", false},
 }};
 
@@ -107,6 +96,7 @@ void set_flag(MigrateOptions& options, std::string_view name) {
   if (name == "--hold") options.holds = true;
   if (name == "--test-only") options.only_tests = true;
   if (name == "--undo") options.undoes = true;
+  if (name == "--check-config") options.checks_config = true;
   if (name == "--json") options.is_json = true;
   if (name == "--verbose") options.is_verbose = true;
   if (name == "--quiet") options.is_quiet = true;
@@ -120,6 +110,7 @@ const char* const kMigrateHelp =
     "usage: scriptorium-migrate [OPTIONS] JOB...\n"
     "       scriptorium-migrate [OPTIONS] --drain-node NODE\n"
     "       scriptorium-migrate --undo JOB... | --undo --drain-node NODE\n"
+    "       scriptorium-migrate --check-config\n"
     "Moves running jobs of Slurm to other nodes: each is saved by its own checkpoint, requeued "
     "and\n"
     "resumed elsewhere. A job that has not said that it can be saved is not signalled.\n"
@@ -139,6 +130,7 @@ const char* const kMigrateHelp =
     "                         them, which loses their work\n"
     "  --test-only            only say what would be done\n"
     "  --undo                 give a drained node back; take back what is left of a move\n"
+    "  --check-config         say what slurm.conf lacks for jobs that are saved and preempted\n"
     "  --json                 the report as JSON\n"
     "  -v, --verbose; -Q, --quiet; -h, --help; -V, --version\n";
 
@@ -180,6 +172,10 @@ Result<MigrateOptions> parse_migrate_options(const std::vector<std::string>& wor
     }
   }
   if (options.shows_help || options.shows_version) return options;
+  if (options.checks_config) {
+    if (words.size() == 1) return options;
+    return migrate_usage_error("--check-config takes nothing beside it");
+  }
   if (options.jobs.empty() == options.drain_node.empty())
     return migrate_usage_error("name either jobs or --drain-node NODE");
   return options;

@@ -28,6 +28,7 @@ struct MigrateOptions {
   bool holds = false;
   bool only_tests = false;
   bool undoes = false;
+  bool checks_config = false;
   bool is_json = false;
   bool is_verbose = false;
   bool is_quiet = false;

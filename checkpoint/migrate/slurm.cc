@@ -11,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "checkpoint/migrate/check_config.h"
 #include "checkpoint/processes.h"
 #include "core/base/accounts.h"
 #include "core/base/ascii.h"
@@ -356,13 +357,9 @@ Result<void> SlurmCommands::done(std::vector<std::string> words) {
 }
 
 Result<std::string> SlurmCommands::requeue_exit() {
-  auto text = output_of({"scontrol", "show", "config"});
+  auto text = config();
   if (!text) return text.error();
-  for (std::string_view rest = *text; !rest.empty();) {
-    std::string_view value = take_until(rest, '\n');
-    if (trim(take_until(value, '=')) == "RequeueExit") return or_nothing(trim(value));
-  }
-  return std::string{};
+  return config_value(*text, "RequeueExit");
 }
 
 Result<std::vector<SlurmJob>> SlurmCommands::jobs(const std::vector<std::string>& ids) {

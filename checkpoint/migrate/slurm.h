@@ -112,6 +112,10 @@ class SlurmCommands : public Slurm {
   // print are left out.
   SlurmCommands(std::string path, const std::vector<std::string>& environment, uid_t uid);
 
+  // As `scontrol show` prints them; the second, a line for each.
+  Result<std::string> config() { return output_of({"scontrol", "show", "config"}); }
+  Result<std::string> partitions() { return output_of({"scontrol", "show", "-o", "partition"}); }
+
   Result<std::string> requeue_exit() override;
   Result<std::vector<SlurmJob>> jobs(const std::vector<std::string>& ids) override;
   Result<std::vector<SlurmJob>> jobs_on(const std::string& node) override;

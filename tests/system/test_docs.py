@@ -42,6 +42,7 @@ NOT_RUN = {
                                                              "that the service makes",
     ("docs/migrate.md", "TZ=UTC sacct "): "system_import, on a real Slurm with its accounting",
     ("docs/move-jobs.md", "root# scriptorium-migrate "): "test_migrate.py, on a real Slurm",
+    ("docs/preempt.md", "alice$ scriptorium-migrate "): "test_preempt.py, on a real Slurm",
     ("docs/page.md", "apt-get install "): "it changes the machine; test_page_proxies.py has the "
                                           "same modules and files",
     ("docs/page.md", "curl -sS -u alice https://"): "test_page_api.py asks for the same",

@@ -99,6 +99,26 @@ def test_an_urgent_job_takes_the_place_of_one_that_comes_back(work, criu):
             lab.start_again(job, life, place)
 
 
+def test_the_command_says_what_a_configuration_lacks(work, criu):
+    command = str(harness.BUILD / "scriptorium-migrate")
+
+    def check(lab, exit_code):
+        # The lab's own partition, in which no job of a recipe runs.
+        lab.slurm.run("scontrol", "update", "PartitionName=p", "PreemptMode=OFF")
+        result = lab.slurm.run(command, "--check-config", check=False, user=lab.node.alice)
+        assert result.returncode == exit_code, result.stdout + result.stderr
+        return result.stdout
+    with running("two-partitions", work, criu) as lab:
+        text = check(lab, 0)
+        assert "needed" not in text and "fine    RequeueExit=99\n" in text
+        assert "fine    PartitionName=normal PreemptMode=REQUEUE GraceTime=300" in text
+    instead = {"GraceTime=300": "GraceTime=0", "preempt_send_user_signal": "enable_configless"}
+    with running("two-partitions", work, criu, instead=instead) as lab:
+        text = check(lab, 1)
+        assert "needed  PartitionName=normal GraceTime=300: " in text
+        assert "needed  SlurmctldParameters=enable_configless,preempt_send_user_signal: " in text
+
+
 def test_a_job_runs_for_a_while_before_it_is_preempted(work, criu):
     with running("two-partitions", work, criu, instead={"00:10:00": "00:00:20"}) as lab:
         [place] = lab.slurm.nodes
