@@ -17,6 +17,7 @@
 #include "core/page/templates.h"
 #include "core/plugin/call_plugin.h"
 #include "core/query/answer_json.h"
+#include "core/query/checkpoint_chain.h"
 #include "core/query/job_fields.h"
 #include "core/query/job_record.h"
 #include "core/query/job_text.h"
@@ -489,7 +490,12 @@ class Answering {
 
   static Response records_json(const std::vector<Searchable::Record>& records) {
     Json jobs = Json::array();
-    for (const Searchable::Record& record : records) jobs.push_back(query::record_json(record));
+    for (const Searchable::Record& record : records) {
+      Json job = query::record_json(record);
+      if (Json chain = query::checkpoint_json(record, system_clock().now()); !chain.is_null())
+        job[query::kCheckpoint] = std::move(chain);
+      jobs.push_back(std::move(job));
+    }
     return json_response({{"jobs", std::move(jobs)}});
   }
 

@@ -573,6 +573,11 @@ TEST_F(Pages, AJobThatWasSavedAndResumedHasATableOfItsLives) {
                       "<td class=\"n\"></td><td class=\"n\"></td>"
                       "<td class=\"name\">ended 2026-11-28 12:00:00: exit code 7</td></tr>"),
             Not(HasSubstr("unverified")), Not(HasSubstr("Program "))));
+  const auto json = nlohmann::json::parse(get("/api/v1/job/lab/1").body);
+  const auto& chain = json["jobs"][0]["checkpoint"];
+  EXPECT_EQ(chain["programs"][0]["lives"], 2);
+  EXPECT_EQ(chain["programs"][0]["lost_seconds"], 3600);
+  EXPECT_EQ(chain["findings"], nlohmann::json::array());
 }
 
 TEST_F(Pages, FindingsOfCheckpointsAreAmongThoseOfTheJob) {
@@ -584,6 +589,8 @@ TEST_F(Pages, FindingsOfCheckpointsAreAmongThoseOfTheJob) {
   const auto finding = HasSubstr("<li class=\"warning\">The image of 2026-11-28 ");
   EXPECT_THAT(get("/job/lab/1").body, AllOf(HasSubstr("<h2>Findings</h2>"), finding));
   EXPECT_THAT(get("/").body, finding);
+  EXPECT_THAT(get("/api/v1/job/lab/1").body,
+              AllOf(HasSubstr("\"ckpt_never_restored\""), HasSubstr("\"severity\": \"warning\"")));
   store_.records[0].later.push_back(checkpoint_step("10:41:00", "n2", R"("restarted")"));
   EXPECT_THAT(get("/job/lab/1").body, Not(HasSubstr("<h2>Findings</h2>")));
 }
