@@ -98,7 +98,13 @@ Result<std::string> Migration::find_place(const SlurmJob& job, const MoveState& 
   if (changes.excluded_nodes.empty()) changes.excluded_nodes = state.excluded_nodes;
   changes.excluded_nodes = joined({changes.excluded_nodes, state.drained});
   auto place = slurm_.place(job, changes);
-  if (!place) return place.error().with_context("there is no place for it");
+  if (!place) {
+    // An earlier move may have left that.
+    const std::string& excluded = state.excluded_nodes;
+    return place.error().with_context(
+        "there is no place for it" +
+        (excluded.empty() ? std::string{} : " (it excludes the nodes " + excluded + ")"));
+  }
   return std::move(place->start);
 }
 

@@ -228,10 +228,15 @@ TEST_F(MigrationTest, AnInterruptBeforeTheFirstMoveChangesNothing) {
 
 TEST_F(MigrationTest, AJobWithoutAPlaceIsNotSignalled) {
   slurm_.add("1", true);
+  slurm_.add("2", true);
+  slurm_.excluded["2"] = "n7";
   slurm_.has_room = false;
   ASSERT_TRUE(run());
   EXPECT_NE(reports_["1"].reason.find("no place for it: no node"), std::string::npos);
-  EXPECT_EQ(times("signal 1"), 0);
+  EXPECT_NE(reports_["2"].reason.find("no place for it (it excludes the nodes n7): no node"),
+            std::string::npos)
+      << reports_["2"].reason;
+  for (const char* const signal : {"signal 1", "signal 2"}) EXPECT_EQ(times(signal), 0);
 }
 
 TEST_F(MigrationTest, AJobThatCanNoLongerBeSavedIsNotSignalled) {
