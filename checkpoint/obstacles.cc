@@ -141,15 +141,17 @@ std::set<std::uint64_t> connected_tcp(std::string_view text) {
   return inodes;
 }
 
-std::set<pid_t> lock_holders(std::string_view text) {
-  std::set<pid_t> holders;
+bool holds_lock(std::string_view text) {
   while (!text.empty()) {
-    const auto fields = fields_of(take_until(text, '\n'));
-    // "1: -> FLOCK ..." is one that waits. A lease or a delegation is not a lock.
-    if (fields.size() < 5 || (fields[1] != "FLOCK" && fields[1] != "POSIX")) continue;
-    if (const auto pid = parse_number<pid_t>(fields[4])) holders.insert(*pid);
+    std::string_view line = take_until(text, '\n');
+    if (take_until(line, '\t') != "lock:") continue;
+    const auto fields = fields_of(line);
+    // A lease or a delegation is not a lock.
+    if (fields.size() > 1 &&
+        (fields[1] == "FLOCK" || fields[1] == "POSIX" || fields[1] == "OFDLCK"))
+      return true;
   }
-  return holders;
+  return false;
 }
 
 std::optional<std::uint64_t> outside_peer(const std::set<std::uint64_t>& sockets,
@@ -197,6 +199,8 @@ Outcome<std::string> find_obstacles(const std::vector<Process>& tree, int direct
     for (const std::string& name : *names) {
       if (auto added = files.add(folder + "/fd/" + name); !added)
         return tl::unexpected(added.error());
+      if (holds_lock(read_proc(folder + "/fdinfo/" + name)))
+        return obstacle("flock", "the program holds a file lock");
     }
     if (auto added = files.add(folder + "/cwd"); !added) return tl::unexpected(added.error());
   }
@@ -210,10 +214,6 @@ Outcome<std::string> find_obstacles(const std::vector<Process>& tree, int direct
       return obstacle("external_socket",
                       "the program is connected to a process that is not saved with it");
     }
-  }
-  const auto holders = lock_holders(read_proc("/proc/locks"));
-  for (const Process& process : tree) {
-    if (holders.contains(process.pid)) return obstacle("flock", "the program holds a file lock");
   }
   if (auto added = files.add("/proc/self/fd/" + std::to_string(directory)); !added)
     return tl::unexpected(added.error());

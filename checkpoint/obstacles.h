@@ -24,8 +24,9 @@ Outcome<std::string> find_obstacles(const std::vector<Process>& tree, int direct
 // Pure, for tests.
 // The inodes of connected TCP sockets, of /proc/PID/net/tcp or tcp6.
 std::set<std::uint64_t> connected_tcp(std::string_view text);
-// The processes that hold locks, of /proc/locks.
-std::set<pid_t> lock_holders(std::string_view text);
+// Whether a process holds a lock through a descriptor, of /proc/PID/fdinfo/N. /proc/locks has the
+// process that took the lock, which may have ended, and its id may be another's now.
+bool holds_lock(std::string_view text);
 // A socket of the tree whose peer is not in the tree. `peers`: of Unix sockets, by inode.
 std::optional<std::uint64_t> outside_peer(const std::set<std::uint64_t>& sockets,
                                           const std::map<std::uint64_t, std::uint64_t>& peers);

@@ -1,7 +1,16 @@
 #include "checkpoint/obstacles.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "core/base/file.h"
+#include "tests/support/temp_dir.h"
 
 namespace scriptorium::checkpoint {
 namespace {
@@ -22,13 +31,27 @@ TEST(ObstaclesTest, CountsTcpSocketsThatDoNotListen) {
   EXPECT_THAT(connected_tcp(""), IsEmpty());
 }
 
-TEST(ObstaclesTest, FindsTheHoldersOfLocks) {
-  EXPECT_THAT(lock_holders("1: FLOCK  ADVISORY  WRITE 101 fd:01:42 0 EOF\n"
-                           "1: -> FLOCK  ADVISORY  WRITE 102 fd:01:42 0 EOF\n"
-                           "2: POSIX  ADVISORY  READ 103 fd:01:43 0 EOF\n"
-                           "3: LEASE  ACTIVE    READ 104 fd:01:44 0 EOF\n"
-                           "4: OFDLCK ADVISORY  WRITE -1 fd:01:45 0 EOF\n"),
-              ElementsAre(101, 103));
+TEST(ObstaclesTest, FindsLocksOfADescriptor) {
+  const std::string begin = "pos:\t0\nflags:\t0100001\nmnt_id:\t29\nino:\t42\n";
+  EXPECT_FALSE(holds_lock(begin));
+  EXPECT_FALSE(holds_lock(begin + "lock:\t1: LEASE  ACTIVE    READ 104 fd:01:42 0 EOF\n"));
+  for (const char* const kind : {"FLOCK ", "POSIX ", "OFDLCK"}) {
+    EXPECT_TRUE(holds_lock(begin + "lock:\t1: " + kind + " ADVISORY  WRITE 7 fd:01:42 0 EOF\n"))
+        << kind;
+  }
+}
+
+TEST(ObstaclesTest, ALockIsFoundWhoeverHasTakenIt) {
+  const test::TempDir directory;
+  const UniqueFd file(::open(directory.path_to("lock").c_str(), O_RDWR | O_CREAT, 0600));
+  const std::string self = "/proc/self/fdinfo/" + std::to_string(file.get());
+  EXPECT_FALSE(holds_lock(read_proc(self)));
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(::flock(file.get(), LOCK_EX));
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_EQ(status, 0);
+  EXPECT_TRUE(holds_lock(read_proc(self))) << "the child that took it has ended";
 }
 
 TEST(ObstaclesTest, FindsAPeerOutsideTheTree) {
