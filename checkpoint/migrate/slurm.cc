@@ -318,7 +318,7 @@ Result<CommandRunner::Answer> SlurmCommands::run(std::vector<std::string> words)
   return answer;
 }
 
-// The owner's rights are all that a step in his job has, whoever asks.
+// A step in a job has the rights of its owner and no others.
 Result<CommandRunner::Answer> SlurmCommands::run_as(uid_t owner, std::vector<std::string> words) {
   if (owner == uid_) return run(std::move(words));
   if (uid_ != 0) return Error{ErrorKind::kPermanent, "only root or the job's owner can do this"};

@@ -29,8 +29,8 @@ struct ArchivedImages {
 
 // Asks the archive for the caller's own jobs whose scripts have the word checkpoint or
 // scriptorium-run, and takes the paths from their events job.checkpoint. Only events of the caller
-// count, whoever else may have named such a job. Never fails: without a configuration on this host,
-// or as root, nothing is asked; a store that does not answer is mentioned on standard error.
+// count, as other users can name such a job, too. Never fails: without a configuration on this
+// host, or as root, nothing is asked; a store that does not answer is mentioned on standard error.
 ArchivedImages archived_images(const Arguments& arguments, Console& console);
 
 }  // namespace scriptorium::cli
