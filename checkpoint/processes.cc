@@ -163,6 +163,12 @@ std::optional<Process> first_process(const JobOwner& owner) {
   return first == members.end() ? std::nullopt : std::optional(*first);
 }
 
+std::vector<std::string> own_environment() {
+  std::vector<std::string> environment;
+  for (char** entry = ::environ; *entry != nullptr; ++entry) environment.emplace_back(*entry);
+  return environment;
+}
+
 UniqueFd open_process(pid_t pid) {
   return UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
 }

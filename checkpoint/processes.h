@@ -14,6 +14,10 @@
 // Processes, as /proc shows them.
 namespace scriptorium::checkpoint {
 
+// Names as the kernel keeps them, at most 15 bytes.
+inline constexpr std::string_view kServiceName = "scriptorium-che";
+inline constexpr std::string_view kRunName = "scriptorium-run";
+
 struct Process {
   pid_t pid = 0;
   pid_t parent = 0;
@@ -48,6 +52,9 @@ bool has_ended(const Process& process);
 // The process that the scheduler started, and that ends the job when it ends: of the owner's
 // processes in the job whose parents are not, the one that started first.
 std::optional<Process> first_process(const JobOwner& owner);
+
+// "NAME=value" of this process.
+std::vector<std::string> own_environment();
 
 // A descriptor of one process: a later one with the same number is not meant by it.
 UniqueFd open_process(pid_t pid);

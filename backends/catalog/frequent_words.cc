@@ -153,11 +153,11 @@ void FrequentWordsWriter::choose_words(sqlite::Connection& db) {
 }
 
 // A block that cannot be read must be looked at, whatever the words.
-void FrequentWordsWriter::add_pairs(sqlite::Connection& db, std::int64_t block) {
-  sqlite::Statement select(db, "SELECT data FROM blocks WHERE id = ?");
-  const auto scripts = select.bind(block).step()
-                           ? Block::unpack(select.text(0))
+void FrequentWordsWriter::add_pairs(sqlite::Statement& data_of_block, std::int64_t block) {
+  const auto scripts = data_of_block.bind(block).step()
+                           ? Block::unpack(data_of_block.text(0))
                            : Result<Block>(Error{ErrorKind::kCorrupt, "is missing"});
+  data_of_block.reset();
   scripts ? pairs_->add(*scripts) : pairs_.reset();
 }
 
@@ -167,6 +167,7 @@ bool FrequentWordsWriter::step(sqlite::Connection& db, SteadyTime end) {
     db.run("INSERT INTO frequent VALUES(?, ?)", sqlite::Blob{word}, sqlite::Large{list});
   };
   PlacesReader places(db);
+  sqlite::Statement data_of_block(db, "SELECT data FROM blocks WHERE id = ?");
   auto& words = lists_.words;
   while (has_time()) {
     if (!words_left_.empty() && next_block_ == 0 && words.size() < kWordsAtOnce) {
@@ -176,7 +177,7 @@ bool FrequentWordsWriter::step(sqlite::Connection& db, SteadyTime end) {
     } else if (words.empty()) {
       break;
     } else if (next_block_ < blocks_.size()) {
-      if (first_.empty() && pairs_) add_pairs(db, blocks_[next_block_]);
+      if (first_.empty() && pairs_) add_pairs(data_of_block, blocks_[next_block_]);
       places.add(blocks_[next_block_++], lists_);
     } else {
       const auto& [text, word] = *words.begin();
@@ -228,12 +229,19 @@ IdSet FrequentWords::blocks_without(const Need& need) {
   const auto blocks = ids(kFrequentBlocks);
   const auto first = ids(kFrequentFirst);
   if (!blocks || !first || first->size() != blocks->size() + 1) return without;
+  // A phrase asks for each of its words more than once.
+  std::map<std::string, std::optional<Block>> known;
+  const auto list_of = [&](const std::string& word) -> const std::optional<Block>& {
+    const auto [place, is_new] = known.try_emplace(word);
+    if (is_new) place->second = list(word);
+    return place->second;
+  };
   const auto with_word = [&](const std::string& word) {
-    const auto found = list(word);
+    const auto& found = list_of(word);
     return found ? IdSet::of_bits((*found)[0]) : IdSet::all();
   };
   const auto without_word = [&](const std::string& word) {
-    const auto found = list(word);
+    const auto& found = list_of(word);
     const auto unsure = found ? unpack_ids((*found)[1]) : std::nullopt;
     if (!unsure) return IdSet::all();
     IdSet scripts = ~IdSet::of_bits((*found)[0]);
@@ -246,9 +254,9 @@ IdSet FrequentWords::blocks_without(const Need& need) {
     return scripts;
   };
   const auto with_pair = [&](const std::string& word, const std::string& second) {
-    const auto found = list(word);
-    const bool known = found && found->size() > 2 && list(second);
-    return known && !has_word((*found)[2], second) ? IdSet() : IdSet::all();
+    const auto& found = list_of(word);
+    const bool is_known = found && found->size() > 2 && list_of(second);
+    return is_known && !has_word((*found)[2], second) ? IdSet() : IdSet::all();
   };
   const IdSet scripts = scripts_for(need, with_word, without_word, with_pair);
   for (std::size_t i = 0; i < blocks->size(); ++i) {

@@ -88,7 +88,7 @@ class FrequentWordsWriter {
   void choose_words(sqlite::Connection& db);
   void end_round();
 
-  void add_pairs(sqlite::Connection& db, std::int64_t block);
+  void add_pairs(sqlite::Statement& data_of_block, std::int64_t block);
 
   // The words are taken in rounds, so that their bits fit into memory; the next one is the last.
   std::vector<std::string> words_left_;

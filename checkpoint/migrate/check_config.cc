@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <utility>
 
 #include "checkpoint/run/notices.h"
+#include "checkpoint/run/options.h"
 #include "core/base/ascii.h"
 #include "core/base/number.h"
 #include "core/base/text.h"
@@ -21,13 +21,9 @@ constexpr int kLeastJobAge = 60;
 constexpr int kUsualJobAge = 300;  // Slurm's default
 constexpr int kShortKillWait = 30;
 
-// Of "Name=value" among the words of a line.
-std::string word_value(std::string_view line, std::string_view name) {
-  while (!line.empty()) {
-    std::string_view value = take_until(line, ' ');
-    if (take_until(value, '=') == name) return std::string(value);
-  }
-  return {};
+std::string config_value(std::string_view config, std::string_view name) {
+  std::string value = value_of(config, name, '\n');
+  return value == "(null)" ? std::string{} : value;
 }
 
 bool has_name(std::string_view list, std::string_view name) {
@@ -101,7 +97,8 @@ class ConfigCheck {
 
   void check_requeue() {
     const std::string codes = value("RequeueExit");
-    require(has_exit_code(codes, 99), "RequeueExit", with_name(codes, "99"),
+    require(has_exit_code(codes, kExitRunAgain), "RequeueExit",
+            with_name(codes, std::to_string(kExitRunAgain)),
             "a job that was saved ends with 99, and would not run again");
     if (value("JobRequeue") == "0") {
       add(Kind::kAdvice, "JobRequeue=1",
@@ -132,8 +129,8 @@ class ConfigCheck {
     const bool by_qos = value("PreemptType") == "preempt/qos";
     for (std::string_view rest = partitions_; !rest.empty();) {
       const std::string_view line = take_until(rest, '\n');
-      const std::string name = word_value(line, "PartitionName");
-      std::string mode = word_value(line, "PreemptMode");
+      const std::string name = value_of(line, "PartitionName", ' ');
+      std::string mode = value_of(line, "PreemptMode", ' ');
       if (name.empty() || mode == "OFF") continue;
       const std::string partition = "PartitionName=" + name;
       if (mode.empty()) mode = value("PreemptMode");
@@ -142,13 +139,13 @@ class ConfigCheck {
             "its jobs are preempted by " + mode + ", and would not run again elsewhere");
       } else if (by_qos) {
         continue;  // the time of grace is of the QOS
-      } else if (word_value(line, "GraceTime") == "0") {
+      } else if (value_of(line, "GraceTime", ' ') == "0") {
         add(Kind::kNeeded, partition + " GraceTime=300",
             "its jobs are killed at once when they are preempted; it must be longer than the "
             "longest save");
       } else {
         add(Kind::kFine,
-            partition + " PreemptMode=" + mode + " GraceTime=" + word_value(line, "GraceTime"),
+            partition + " PreemptMode=" + mode + " GraceTime=" + value_of(line, "GraceTime", ' '),
             "it must be longer than the longest save");
       }
     }
@@ -177,16 +174,6 @@ class ConfigCheck {
 };
 
 }  // namespace
-
-std::string config_value(std::string_view config, std::string_view name) {
-  while (!config.empty()) {
-    std::string_view value = take_until(config, '\n');
-    if (trim(take_until(value, '=')) != name) continue;
-    value = trim(value);
-    return value == "(null)" ? std::string{} : std::string(value);
-  }
-  return {};
-}
 
 std::vector<ConfigRemark> check_config(std::string_view config, std::string_view partitions) {
   return ConfigCheck(config, partitions).run();

@@ -8,10 +8,6 @@
 // What a slurm.conf lacks for jobs that are saved, moved and preempted by a checkpoint. Pure.
 namespace scriptorium::checkpoint {
 
-// The value of "Name    = value" in a line of `scontrol show config`; "" if it is not there or
-// "(null)".
-std::string config_value(std::string_view config, std::string_view name);
-
 struct ConfigRemark {
   // kNeeded: without it work is lost or nothing is saved. kAdvice: it depends on the site.
   enum class Kind : std::uint8_t { kFine, kNeeded, kAdvice };

@@ -1,15 +1,10 @@
 #include "checkpoint/migrate/classify.h"
 
+#include "checkpoint/processes.h"
 #include "checkpoint/run/notices.h"
+#include "checkpoint/run/options.h"
 
 namespace scriptorium::checkpoint {
-namespace {
-
-constexpr int kExitRunAgain = 99;
-constexpr std::string_view kRunner = "scriptorium-run";
-
-}  // namespace
-
 const char* to_string(MoveMethod method) {
   switch (method) {
     case MoveMethod::kRun: return "scriptorium-run";
@@ -54,8 +49,8 @@ Verdict classify(const Result<std::optional<BatchProcess>>& inspected) {
                 "ProctrackType=proctrack/cgroup)"};
   }
   const BatchProcess& batch = **inspected;
-  const bool is_runner = batch.name == kRunner && (batch.blocks_signal || batch.catches_signal);
-  if (batch.tracer == kRunner || is_runner)
+  const bool is_runner = batch.name == kRunName && (batch.blocks_signal || batch.catches_signal);
+  if (batch.tracer == kRunName || is_runner)
     return {batch.saves_itself ? MoveMethod::kRunApp : MoveMethod::kRun, {}};
   if (batch.catches_signal) return {MoveMethod::kTrap, {}};
   return {std::nullopt,

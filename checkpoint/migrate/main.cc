@@ -11,6 +11,7 @@
 
 #include "checkpoint/migrate/check_config.h"
 #include "checkpoint/migrate/migration.h"
+#include "checkpoint/processes.h"
 #include "checkpoint/run/options.h"
 #include "core/base/text.h"
 
@@ -69,10 +70,8 @@ int run(const std::vector<std::string>& words) {
     std::cout << "scriptorium-migrate " << SCRIPTORIUM_VERSION << "\n";
     return 0;
   }
-  std::vector<std::string> environment;
-  for (char** entry = ::environ; *entry != nullptr; ++entry) environment.emplace_back(*entry);
   const std::string path = variable("PATH");
-  SlurmCommands slurm(path.empty() ? "/usr/bin:/bin" : path, environment, ::geteuid());
+  SlurmCommands slurm(path.empty() ? "/usr/bin:/bin" : path, own_environment(), ::geteuid());
   if (options->checks_config) return show_config(slurm);
   const auto folder = StateFolder::open(
       state_folder_path(variable("XDG_STATE_HOME"), variable("HOME"), ::geteuid() == 0));

@@ -11,8 +11,8 @@
 #include <system_error>
 #include <utility>
 
-#include "checkpoint/migrate/check_config.h"
 #include "checkpoint/processes.h"
+#include "checkpoint/run/notices.h"
 #include "core/base/accounts.h"
 #include "core/base/ascii.h"
 #include "core/base/number.h"
@@ -22,7 +22,6 @@ namespace scriptorium::checkpoint {
 namespace {
 
 constexpr std::chrono::seconds kSlurmPatience{30};
-constexpr std::string_view kRunName = "scriptorium-run";  // as the kernel keeps it
 
 // Slurm's words for nothing.
 std::string or_nothing(std::string_view text) {
@@ -97,7 +96,7 @@ std::optional<InspectedProcess> parse_inspected(std::string_view text) {
 
 // They join a job's control group while they resume its program, which becomes their child.
 bool is_of_service(const InspectedProcess& process) {
-  return process.name == "criu" || process.name == "scriptorium-che";
+  return process.name == "criu" || process.name == kServiceName;
 }
 
 std::string now_as_slurm(std::chrono::seconds later) {
@@ -359,7 +358,7 @@ Result<void> SlurmCommands::done(std::vector<std::string> words) {
 Result<std::string> SlurmCommands::requeue_exit() {
   auto text = config();
   if (!text) return text.error();
-  return config_value(*text, "RequeueExit");
+  return or_nothing(value_of(*text, "RequeueExit", '\n'));
 }
 
 Result<std::vector<SlurmJob>> SlurmCommands::jobs(const std::vector<std::string>& ids) {

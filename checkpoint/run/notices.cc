@@ -11,6 +11,8 @@
 #include <system_error>
 
 #include "checkpoint/obstacles.h"
+#include "checkpoint/processes.h"
+#include "checkpoint/run/options.h"
 #include "core/base/ascii.h"
 #include "core/base/command.h"
 #include "core/base/file.h"
@@ -22,19 +24,6 @@ namespace {
 
 constexpr std::chrono::seconds kSchedulerPatience{5};
 constexpr std::uint64_t kMostScript = 4U << 20;
-// What the kernel keeps of the service's name.
-constexpr std::string_view kServiceName = "scriptorium-che";
-
-// The value of "name = value" in a line, or of "name=value" among words.
-std::string value_of(std::string_view text, std::string_view name, char end) {
-  while (!text.empty()) {
-    std::string_view entry = trim(take_until(text, end), " \n");
-    if (!entry.starts_with(name)) continue;
-    entry = trim(entry.substr(name.size()));
-    if (entry.starts_with('=')) return std::string(trim(entry.substr(1)));
-  }
-  return {};
-}
 
 bool asks_for_signal(std::string_view script) {
   while (!script.empty()) {
@@ -51,12 +40,9 @@ class SchedulerCommands {
     const char* path = std::getenv("PATH");
     const auto program = find_program("", name, path == nullptr ? "/usr/bin" : path);
     if (!program) return {};
-    std::vector<std::string> environment;
-    for (char** entry = ::environ; *entry != nullptr; ++entry) environment.emplace_back(*entry);
-    const auto answer = runner_.run({.program = *program,
-                                     .arguments = std::move(arguments),
-                                     .environment = std::move(environment)},
-                                    {}, deadline_);
+    const auto answer = runner_.run(
+        {.program = *program, .arguments = std::move(arguments), .environment = own_environment()},
+        {}, deadline_);
     return answer && answer->status == 0 ? answer->output : std::string{};
   }
 
@@ -112,6 +98,16 @@ std::optional<std::string> why_not_saved(const std::string& program) {
   return std::nullopt;
 }
 
+std::string value_of(std::string_view text, std::string_view name, char end) {
+  while (!text.empty()) {
+    std::string_view entry = trim(take_until(text, end), " \n");
+    if (!entry.starts_with(name)) continue;
+    entry = trim(entry.substr(name.size()));
+    if (entry.starts_with('=')) return std::string(trim(entry.substr(1)));
+  }
+  return {};
+}
+
 bool has_exit_code(std::string_view list, int code) {
   while (!list.empty()) {
     std::string_view range = trim(take_until(list, ','));
@@ -126,7 +122,7 @@ bool has_exit_code(std::string_view list, int code) {
 std::vector<std::string> slurm_notices(std::string_view config, std::string_view job,
                                        std::string_view script) {
   std::vector<std::string> said;
-  if (!config.empty() && !has_exit_code(value_of(config, "RequeueExit", '\n'), 99)) {
+  if (!config.empty() && !has_exit_code(value_of(config, "RequeueExit", '\n'), kExitRunAgain)) {
     said.emplace_back(
         "Slurm will not run the job again when the command was saved: RequeueExit in "
         "slurm.conf has no 99");

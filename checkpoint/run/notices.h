@@ -16,6 +16,10 @@ namespace scriptorium::checkpoint {
 // Such a command is refused.
 std::optional<std::string> why_not_saved(const std::string& program);
 
+// Pure: the value of "name = value" in a line, or of "name=value" among words; `end` is behind each.
+// "" = it is not there.
+std::string value_of(std::string_view text, std::string_view name, char end);
+
 // Pure: the exit code is in a list of slurm.conf, such as "1,90-99".
 bool has_exit_code(std::string_view list, int code);
 

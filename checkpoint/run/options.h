@@ -13,6 +13,8 @@ namespace scriptorium::checkpoint {
 enum class RunEngine : std::uint8_t { kCriu, kApp };
 
 inline constexpr int kExitUsage = 64;  // sysexits.h
+// Of a job whose command was saved: Slurm (RequeueExit) and OAR run it again.
+inline constexpr int kExitRunAgain = 99;
 
 // The command line of scriptorium-run.
 struct RunOptions {

@@ -44,7 +44,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using std::chrono::steady_clock;
 
-constexpr int kExitRunAgain = 99;
 constexpr int kExitCannotRun = 75;
 constexpr int kMostTries = 5;
 // OAR does not submit a job again that has run for 60 s or less.

@@ -18,6 +18,7 @@
 #include "core/base/stop_signal.h"
 #include "core/base/text.h"
 #include "schedulers/checkpoint/parse.h"
+#include "schedulers/checkpoint/record_file.h"
 
 namespace scriptorium::checkpoint_records {
 namespace {
@@ -26,7 +27,6 @@ using std::chrono::ceil;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr std::size_t kMostEventsOfAWrite = 256;
 // Of a folder that is not there yet, and so cannot be watched.
 constexpr std::chrono::milliseconds kRetry{5'000};
 // Between two readings of the users' folder.
@@ -58,12 +58,10 @@ Result<std::vector<std::string>> names_in(const std::string& folder) {
 }
 
 Result<void> check_file(const struct stat& file, uid_t owner) {
-  const auto wrong = [](const char* what) { return Error{ErrorKind::kPermanent, what}; };
-  if (!S_ISREG(file.st_mode)) return wrong("it is not a regular file");
-  if (file.st_uid != owner) return wrong("it does not belong to the folder's owner");
-  if (file.st_nlink != 1) return wrong("it has a second name");
-  if (file.st_size > static_cast<off_t>(kMostRecordBytes)) return wrong("it is too large");
-  return {};
+  std::string_view why = why_no_record(file);
+  if (S_ISREG(file.st_mode) && file.st_uid != owner)
+    why = "it does not belong to the folder's owner";
+  return why.empty() ? Result<void>() : Error{ErrorKind::kPermanent, std::string(why)};
 }
 
 void read_hints(int notify) {
@@ -199,8 +197,7 @@ Result<void> RecordsSource::write(EventWriter& writer, int directory, std::vecto
 }
 
 void RecordsSource::remove(int directory, const std::string& name) {
-  if (::unlinkat(directory, name.c_str(), 0) == 0 || errno == ENOENT ||
-      (errno == EISDIR && ::unlinkat(directory, name.c_str(), AT_REMOVEDIR) == 0)) {
+  if (remove_entry(directory, name)) {
     left_.erase(name);
   } else {
     const int error = errno;

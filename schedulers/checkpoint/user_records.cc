@@ -18,11 +18,10 @@
 #include "core/base/file.h"
 #include "core/base/text.h"
 #include "schedulers/checkpoint/parse.h"
+#include "schedulers/checkpoint/record_file.h"
 
 namespace scriptorium::checkpoint_records {
 namespace {
-
-constexpr std::size_t kMostUserEventsOfAWrite = 256;
 
 struct CloseDirectory {
   void operator()(DIR* directory) const noexcept { ::closedir(directory); }
@@ -30,14 +29,6 @@ struct CloseDirectory {
 
 std::int64_t changed_ns(const struct stat& file) {
   return file.st_ctim.tv_sec * kSecond + file.st_ctim.tv_nsec;
-}
-
-// "" = it may be a record.
-const char* why_no_record(const struct stat& file) {
-  if (!S_ISREG(file.st_mode)) return "it is not a regular file";
-  if (file.st_nlink != 1) return "it has a second name";
-  if (file.st_size > static_cast<off_t>(kMostRecordBytes)) return "it is too large";
-  return "";
 }
 
 struct UserFile {
@@ -76,13 +67,13 @@ class UserRecords::Batch {
   Result<void> add(std::string name, Event event) {
     names_.push_back(std::move(name));
     events_.push_back(std::move(event));
-    return events_.size() < kMostUserEventsOfAWrite ? Result<void>() : write();
+    return events_.size() < kMostEventsOfAWrite ? Result<void>() : write();
   }
   Result<void> write() {
     if (events_.empty()) return {};
     if (auto written = writer_.write(std::exchange(events_, {})); !written) return written;
     records_.status_.with([&](Status& status) { status.records += names_.size(); });
-    for (const std::string& name : std::exchange(names_, {})) records_.remove(directory_, name);
+    for (const std::string& name : std::exchange(names_, {})) remove_entry(directory_, name);
     return {};
   }
 
@@ -144,7 +135,7 @@ Result<std::map<uid_t, UserRecords::Found>> UserRecords::find(int directory,
     const std::string_view why = why_no_record(file);
     if (why.empty() && found.files.size() < kMostWaiting) {
       found.files.push_back({changed_ns(file), name});
-    } else if (!remove(directory, name)) {
+    } else if (!remove_entry(directory, name)) {
       ++not_removed_;
     } else if (why.empty()) {
       ++found.dropped;
@@ -176,7 +167,7 @@ Result<void> UserRecords::take(uid_t uid, Found& found, Batch& batch) {
     if (event) {
       if (!may_take(uid)) return {};
       if (auto added = batch.add(waiting.name, *std::move(event)); !added) return added;
-    } else if (remove(batch.directory(), waiting.name)) {
+    } else if (remove_entry(batch.directory(), waiting.name)) {
       ++found.refused;
       found.reason = event.error().message();
     }
@@ -197,11 +188,6 @@ bool UserRecords::may_take(uid_t uid) {
   if (allowance.left < 1) return false;
   allowance.left -= 1;
   return true;
-}
-
-bool UserRecords::remove(int directory, const std::string& name) {
-  return ::unlinkat(directory, name.c_str(), 0) == 0 || errno == ENOENT ||
-         (errno == EISDIR && ::unlinkat(directory, name.c_str(), AT_REMOVEDIR) == 0);
 }
 
 void UserRecords::report(uid_t uid, const Found& found) {

@@ -72,7 +72,6 @@ class UserRecords {
   Result<std::map<uid_t, Found>> find(int directory, const std::stop_token& stop);
   Result<void> take(uid_t uid, Found& found, Batch& batch);
   bool may_take(uid_t uid);
-  bool remove(int directory, const std::string& name);
   void report(uid_t uid, const Found& found);
 
   const std::string folder_;

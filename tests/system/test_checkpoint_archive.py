@@ -1,5 +1,5 @@
-"""What a user is told of the saved programs of jobs whose owner is known, by a query service that
-gives each user the own jobs alone."""
+"""The saved programs of jobs whose owner is known, through a query service that gives each user
+the own jobs alone."""
 
 import json
 import os
@@ -130,11 +130,11 @@ def test_list_finds_the_images_that_the_archive_has_a_record_of(site):
     assert "no image in this directory, the folders in it, or where the archive has a record" in \
         site.ask(alice, "checkpoint", "list", cwd="/").stdout
 
-    # Nor is it in what alice is told of her job; its record names who wrote it.
+    # Alice's job does not show it either; its record names who wrote it.
     shown = site.ask(alice, "show", str(jobs[0].id), cwd="/").stdout
     assert "saved on" in shown and "unverified" not in shown, shown
-    [told] = json.loads(site.ask(alice, "show", "--json", str(jobs[0].id), cwd="/").stdout)
-    steps = [event["user"] for event in told["later"] if event["kind"] == "job.checkpoint"]
+    [job] = json.loads(site.ask(alice, "show", "--json", str(jobs[0].id), cwd="/").stdout)
+    steps = [event["user"] for event in job["later"] if event["kind"] == "job.checkpoint"]
     assert sorted((user["name"], user["verified"]) for user in steps) == sorted(
         [(alice.pw_name, True), (mallory.pw_name, False)])
     # And mallory sees nothing of that job.

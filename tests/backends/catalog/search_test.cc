@@ -442,25 +442,32 @@ TEST_F(CatalogSearchTest, ABlockWhoseScriptsHaveNotAllWordsIsNotOpened) {
   EXPECT_EQ(unknown->problems.size(), 1U);
 }
 
+// Of the first segment, which is finished, each block has the scripts of one owner.
+void put_owners(SearchLab& lab, int jobs, int of_owner,
+                const std::function<const char*(int)>& script) {
+  for (int i = 0; i < jobs; ++i) {
+    Event job = test::make_event_value(std::to_string(i), script(i));
+    job.user = {.name = "user" + std::to_string(i / of_owner), .id = "1000", .verified = true};
+    lab.put({job});
+  }
+}
+
+std::size_t problems_of(SearchLab& lab, const Query& query) {
+  const auto answer = catalog::make_search(lab.root(), lab.clock(), {})->search(everything(query));
+  return answer ? answer->problems.size() : 4711;
+}
+
 // Of an owner each; here the blocks cannot be opened, and `places` is gone.
 TEST_F(CatalogSearchTest, BlocksOfAFinishedSegmentWithoutAScriptOfAllWordsAreNotOpened) {
   SearchLab lab(/*segment_jobs=*/24);
-  for (int i = 0; i < 25; ++i) {
-    Event job = test::make_event_value(
-        std::to_string(i), i % 2 == 0 ? "#!/bin/sh\nneedle\n" : "#!/bin/sh\nthread cat\n");
-    job.user = {.name = "user" + std::to_string(i / 2), .id = "1000", .verified = true};
-    lab.put({job});
-  }
+  put_owners(lab, 25, 2,
+             [](int i) { return i % 2 == 0 ? "#!/bin/sh\nneedle\n" : "#!/bin/sh\nthread cat\n"; });
   lab.finish();
   ASSERT_EQ(lab.problem(), "");
   auto db = sqlite::Connection::open(catalog::segment_file(lab.root(), 1),
                                      sqlite::Connection::Mode::kReadWrite);
   ASSERT_EQ((*db)->number("SELECT count(*) FROM blocks WHERE kind = 0"), 12U);
-  const auto problems = [&](const Query& query) {
-    const auto answer =
-        catalog::make_search(lab.root(), lab.clock(), {})->search(everything(query));
-    return answer ? answer->problems.size() : 4711;
-  };
+  const auto problems = [&](const Query& query) { return problems_of(lab, query); };
   const auto with = [](const char* word, Query other) {
     return test::all_of_query({text_query(word), std::move(other)});
   };
@@ -483,21 +490,13 @@ TEST_F(CatalogSearchTest, BlocksOfAFinishedSegmentWithoutAScriptOfAllWordsAreNot
 TEST_F(CatalogSearchTest,
        BlocksOfAFinishedSegmentInWhichFrequentWordsAreNeverSideBySideAreNotRead) {
   SearchLab lab(/*segment_jobs=*/24);
-  for (int i = 0; i < 25; ++i) {
-    Event job = test::make_event_value(
-        std::to_string(i), i % 2 == 0 ? "needle thread cat\n" : "own\nneedle thread cat\n");
-    job.user = {.name = "user" + std::to_string(i / 2), .id = "1000", .verified = true};
-    lab.put({job});
-  }
+  put_owners(lab, 25, 2,
+             [](int i) { return i % 2 == 0 ? "needle thread cat\n" : "own\nneedle thread cat\n"; });
   lab.finish();
   ASSERT_EQ(lab.problem(), "");
   auto db = sqlite::Connection::open(catalog::segment_file(lab.root(), 1),
                                      sqlite::Connection::Mode::kReadWrite);
-  const auto problems = [&](const char* phrase) {
-    const auto answer =
-        catalog::make_search(lab.root(), lab.clock(), {})->search(everything(text_query(phrase)));
-    return answer ? answer->problems.size() : 4711;
-  };
+  const auto problems = [&](const char* phrase) { return problems_of(lab, text_query(phrase)); };
   // Without the filters of pairs, a block is opened if only its words are considered.
   ASSERT_TRUE((*db)->execute("DELETE FROM pairs; UPDATE blocks SET data = x'28b52ffd'"));
   EXPECT_EQ(problems("needle cat"), 0U);
@@ -521,12 +520,10 @@ TEST_F(CatalogSearchTest,
 // A byte that is no text continues the word before it, which is then another one.
 TEST_F(CatalogSearchTest, AScriptHasNotAWordThatSuchAByteContinues) {
   SearchLab lab(/*segment_jobs=*/36);
-  for (int i = 0; i < 37; ++i) {
+  put_owners(lab, 37, 3, [](int i) {
     constexpr std::array kScripts{"alpha gmx\xff", "beta gmx", "gamma"};
-    Event job = test::make_event_value(std::to_string(i), kScripts.at(i % 3));
-    job.user = {.name = "user" + std::to_string(i / 3), .id = "1000", .verified = true};
-    lab.put({job});
-  }
+    return kScripts.at(i % 3);
+  });
   const Query query = test::all_of_query({text_query("alpha"), test::not_query(text_query("gmx"))});
   for (const char* const when : {"before", "after"}) {
     const auto answer = lab.search().search(everything(query));
